@@ -1,0 +1,5 @@
+"""`python -m recgen`."""
+
+from recgen.cli import main
+
+main()

@@ -1,0 +1,83 @@
+"""From specs to modules in a folder: writing them, or checking that the folder is up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from recgen.files import read_text, write_text
+from recgen.lang import Source, SpecErrors
+from recgen.lang.diagnostics import Diagnostic
+from recgen.pipeline import compile_text
+
+Status = Literal["written", "unchanged", "differs", "missing", "stale", "refused"]
+
+FINDINGS: Final[tuple[Status, ...]] = ("differs", "missing", "stale", "refused")
+"""The statuses that make a build fail."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one spec, or of one module that no spec gives (`stale`).
+
+    `path` is where the module lies or would lie, and None when the spec was refused; `digest` is the module's; `diagnostics` are the
+    spec's errors and warnings.
+    """
+
+    spec: str
+    path: Path | None
+    status: Status
+    digest: str = ""
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+class NameClashError(Exception):
+    """Two specs declare the same recurrence, so that one module would overwrite the other."""
+
+
+def build(sources: Sequence[Source], folder: Path, check: bool = False) -> Iterator[Outcome]:
+    """Compile specs one after the other and write `<folder>/<name>.py`; a spec with errors does not stop the others.
+
+    Args:
+        sources: the specs.
+        folder: where the modules go; made if need be.
+        check: write nothing, only compare.
+
+    Raises:
+        NameClashError: before the second module of a name would be written.
+    """
+    taken: dict[str, str] = {}
+    for source in sources:
+        try:
+            compiled = compile_text(source.text, source.name)
+        except SpecErrors as errors:
+            yield Outcome(source.name, None, "refused", diagnostics=errors.diagnostics)
+            continue
+        module = compiled.module
+        if module.name in taken:
+            raise NameClashError(f"{taken[module.name]} and {source.name} both declare the recurrence {module.name}; rename one")
+        taken[module.name] = source.name
+        path = folder / f"{module.name}.py"
+        yield Outcome(source.name, path, _settle(path, module.text, check), module.digest, compiled.warnings)
+
+
+def stale(folder: Path, outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:
+    """The modules in the folder that none of these outcomes accounts for."""
+    expected = {outcome.path for outcome in outcomes}
+    return tuple(Outcome("", path, "stale") for path in sorted(folder.glob("*.py")) if path not in expected)
+
+
+def _settle(path: Path, text: str, check: bool) -> Status:
+    """Write the module if its file does not hold this text yet, or say how it stands."""
+    if not path.exists():
+        status: Status = "missing"
+    elif read_text(path) == text:
+        return "unchanged"
+    else:
+        status = "differs"
+    if check:
+        return status
+    write_text(path, text)
+    return "written"
