@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from recgen.files import read_text, write_text
-from recgen.lang import Source, SpecErrors
-from recgen.lang.diagnostics import Diagnostic
+from recgen.lang.diagnostics import Diagnostic, SpecErrors
+from recgen.lang.source import Source
 from recgen.pipeline import compile_text
 
 Status = Literal["written", "unchanged", "differs", "missing", "stale", "refused"]

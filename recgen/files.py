@@ -54,10 +54,9 @@ def _nearby(path: Path) -> str:
     """A hint when the folder holds a spec of nearly this name."""
     from difflib import get_close_matches
 
-    folder = path.parent
-    names = [entry.name for entry in folder.glob("*.rec")] if folder.is_dir() else []
-    close = get_close_matches(path.name, names, n=1) or get_close_matches(f"{path.name}.rec", names, n=1)
-    return f"; did you mean {folder / close[0]}?" if close else ""
+    stems = [entry.stem for entry in path.parent.glob("*.rec")]
+    close = get_close_matches(path.stem, stems, n=1)
+    return f"; did you mean {path.parent / close[0]}.rec?" if close else ""
 
 
 def _umask() -> int:

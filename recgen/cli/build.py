@@ -35,9 +35,9 @@ def build(files: tuple[Path, ...], folder: Path, check: bool, format_: str) -> N
 
     FILE is a spec; without any, every .rec file of the folder specs is built.
     """
+    sources = read_sources(files or _default_files())
     from recgen.build import FINDINGS, stale
 
-    sources = read_sources(files or _default_files())
     outcomes = _build(sources, folder, check)
     if check and not files:
         outcomes.extend(stale(folder, outcomes))

@@ -19,9 +19,9 @@ def check(files: tuple[Path, ...], format_: str) -> None:
 
     FILE is a spec, or - for standard input. Warnings leave the exit status at 0; errors make it 1.
     """
+    sources = read_sources(files)
     from recgen.lang import diagnose
 
-    sources = read_sources(files)
     found = [diagnostic for source in sources for diagnostic in diagnose(source)]
     failed = any(diagnostic.severity == "error" for diagnostic in found)
     if format_ == "json":

@@ -22,6 +22,7 @@ def explain(file: Path, stage: str | None, format_: str) -> None:
 
     FILE is a spec, or - for standard input.
     """
+    compiled = compile_file(file)
     from recgen.explanation import explain as explain_compiled
 
-    click.echo(explain_compiled(compile_file(file), stage, format_).rstrip("\n"))
+    click.echo(explain_compiled(compiled, stage, format_).rstrip("\n"))

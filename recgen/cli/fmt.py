@@ -22,7 +22,8 @@ def fmt(files: tuple[Path, ...], check: bool) -> None:
 
     With - as FILE, reads standard input and writes standard output. A spec that cannot be parsed is left as it is.
     """
-    outcomes = [_format(path, source, check) for path, source in zip(files, read_sources(files), strict=True)]
+    sources = read_sources(files)
+    outcomes = [_format(path, source, check) for path, source in zip(files, sources, strict=True)]
     if None in outcomes:
         raise Findings("a spec with errors was left as it is")
     if check and any(outcomes):
@@ -32,7 +33,8 @@ def fmt(files: tuple[Path, ...], check: bool) -> None:
 def _format(path: Path, source: Source, check: bool) -> bool | None:
     """Whether the text changed (or would); None when it cannot be parsed."""
     from recgen.files import write_text
-    from recgen.lang import SpecErrors, format_spec
+    from recgen.lang import format_spec
+    from recgen.lang.diagnostics import SpecErrors
 
     try:
         text = format_spec(source)

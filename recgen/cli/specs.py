@@ -41,10 +41,10 @@ def read_sources(paths: Iterable[Path]) -> tuple[Source, ...]:
 
 def compile_file(path: Path) -> Compiled:
     """Every stage over one file; warnings are printed, errors are printed and end the command with status 1."""
-    from recgen.lang import SpecErrors
+    (source,) = read_sources([path])
+    from recgen.lang.diagnostics import SpecErrors
     from recgen.pipeline import compile_text
 
-    (source,) = read_sources([path])
     try:
         compiled = compile_text(source.text, source.name)
     except SpecErrors as errors:

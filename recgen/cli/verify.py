@@ -25,10 +25,10 @@ def verify(file: Path, device: str, format_: str) -> None:
 
     FILE is a spec, or - for standard input. The first failing input is shown as one line that reproduces it.
     """
-    from recgen.verify import verify as verify_compiled
-
     _require(device)
     compiled = compile_file(file)
+    from recgen.verify import verify as verify_compiled
+
     with progress() as bar:
         task = bar.add_task(f"verify {compiled.module.name}", total=None)
 
