@@ -1,0 +1,168 @@
+"""Stage 2: syntax tree -> checked recurrence. Each pass is one concern; all run, so that one run finds independent errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from recgen.lang import syntax
+from recgen.lang.declared import arguments, options, report_empty_domains
+from recgen.lang.diagnostics import Abandon, Diagnostic, Label, Reporter
+from recgen.lang.names import resolve
+from recgen.lang.order import Key, equations, in_order
+from recgen.lang.recurrence import Definition, OptionInfo, Recurrence, StateInfo
+from recgen.lang.scope import Scope, collect
+from recgen.lang.shapes import UNSIZED, describe, give_size
+from recgen.lang.size import check_size
+from recgen.lang.source import Span
+from recgen.lang.terms import Term
+from recgen.lang.traverse import walk
+from recgen.lang.typer import Typer
+from recgen.lang.usage import guards, outputs, report_unused
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """A recurrence that passed every check, and the warnings about it."""
+
+    recurrence: Recurrence
+    warnings: tuple[Diagnostic, ...]
+
+
+def check_spec(spec: syntax.Spec, reporter: Reporter) -> Recurrence | None:
+    """The recurrence of a spec; None if an error was reported."""
+    scope = collect(spec, reporter)
+    if _micro_steps(spec, scope, reporter):
+        return None
+    report_empty_domains(spec, reporter)
+    returned = outputs(spec, scope, reporter)
+    report_unused(spec, scope, returned, reporter)
+    _report_states(spec, scope, reporter)
+    plan, stabilize = _directives(spec, reporter)
+    typer = Typer(scope, reporter)
+    defaults = options(spec, scope, typer, reporter)
+    terms = _terms(scope, typer, reporter)
+    _report_output_shapes(returned, scope, terms, reporter)
+    if any(d.severity == "error" for d in reporter.found):
+        return None
+    return _recurrence(spec, scope, terms, returned, defaults, (plan, stabilize))
+
+
+def _terms(scope: Scope, typer: Typer, reporter: Reporter) -> dict[Key, Term]:
+    """The term of every sound equation, in dependency order."""
+    lines = equations(scope)
+    sound = {key for key, equation in lines.items() if resolve(equation.value, scope, reporter)}
+    found: dict[Key, Term] = {}
+    sizes: dict[int, tuple[int, int]] = {}
+    for key in in_order(scope, reporter):
+        if key not in sound:
+            continue
+        kind, name = key
+        try:
+            term = typer.value(lines[key].value) if kind == "definition" else _state_term(name, lines[key], typer, reporter)
+            check_size(term, name, lines[key].target.span, sizes, reporter)
+        except Abandon:
+            continue
+        found[key] = term
+        if kind == "definition":
+            typer.values[name] = term
+    return found
+
+
+def _state_term(name: str, equation: syntax.Equation, typer: Typer, reporter: Reporter) -> Term:
+    """The term of a state's equation, of the declared shape."""
+    symbol = typer.scope.symbols[name]
+    term = typer.term(equation.value)
+    if term.shape == UNSIZED and symbol.shape[0] == symbol.shape[1]:
+        term = give_size(term, symbol.shape[0])
+    if term.shape == UNSIZED:
+        typer.unsized(next(x.span for x in walk(equation.value) if isinstance(x, syntax.Identity)))
+    if term.shape != symbol.shape:
+        label = Label(symbol.span, f"it is declared {describe(symbol.shape)} here")
+        advice = None
+        if (term.shape[1], term.shape[0]) == symbol.shape:
+            advice = f"transpose the right-hand side, or declare `state {name} : {describe(term.shape)}`"
+        texts = {"name": name, "found": describe(term.shape), "declared": describe(symbol.shape)}
+        reporter.abandon("E309", equation.value.span, secondary=label, help=advice, **texts)
+    return term
+
+
+def _report_states(spec: syntax.Spec, scope: Scope, reporter: Reporter) -> None:
+    """There is a state, each has an equation, and square ones are pointed out."""
+    states = list(scope.named("state"))
+    if not states:
+        reporter.report("E406", spec.name.span, help="declare one, as in `state S : [K, V]`, and give it an equation `S[t] = ...`")
+    for state in states:
+        if len(state.axes) == 2 and state.axes[0] == state.axes[1]:
+            reporter.report("W501", state.span, help=f"give its axes two names, as in `state {state.name} : [K, V]`", name=state.name)
+        if state.name not in scope.states:
+            reads = [x for e in scope.definitions.values() for x in walk(e.value) if isinstance(x, syntax.StateRef) and x.name == state.name]
+            label = Label(reads[0].span, "it is read here") if reads else None
+            advice = f"add a line `{state.name}[t] = ... {state.name}[t-1] ...`"
+            reporter.report("E402", state.span, secondary=label, help=advice, name=state.name)
+
+
+def _report_output_shapes(returned: tuple[str, ...], scope: Scope, terms: dict[Key, Term], reporter: Reporter) -> None:
+    for name in returned:
+        term = terms.get(("definition", name))
+        if term is None or term.shape[1] == "1":
+            continue
+        equation = scope.definitions[name]
+        advice = f"transpose it, as in `{name} = (...)^T`" if term.shape[0] == "1" else "read the state with a vector, as in `S[t]^T @ q`"
+        reporter.report("E311", equation.value.span, help=advice, name=name, shape=describe(term.shape))
+
+
+def _micro_steps(spec: syntax.Spec, scope: Scope, reporter: Reporter) -> bool:
+    """Report the first use of micro-steps, which parse but do not compile yet; whether there is one."""
+    span = next(_micro_spans(spec, scope), None)
+    if span is None:
+        return False
+    reporter.report("E407", span, help="write a recurrence of one step for each token")
+    return True
+
+
+def _directives(spec: syntax.Spec, reporter: Reporter) -> tuple[str, bool]:
+    """The plan ("" if none is asked for) and whether log weights are stabilized."""
+    first: dict[str, syntax.Directive] = {}
+    for statement in spec.statements:
+        if isinstance(statement, syntax.Directive):
+            if statement.keyword in first:
+                label = Label(first[statement.keyword].span, "the first one is here")
+                reporter.report("E104", statement.span, secondary=label, help="keep one of them", keyword=statement.keyword)
+            first.setdefault(statement.keyword, statement)
+    return first["plan"].value if "plan" in first else "", "stabilize" in first
+
+
+def _micro_spans(spec: syntax.Spec, scope: Scope) -> Iterator[Span]:
+    for statement in spec.statements:
+        if isinstance(statement, syntax.ArgumentDecl | syntax.StateDecl):
+            yield from (a.span for a in statement.axes if scope.role(a.name) == "const")
+        if isinstance(statement, syntax.Equation):
+            if isinstance(statement.target, syntax.StateRef) and statement.target.micro is not None:
+                yield statement.target.span
+            for node in walk(statement.value):
+                if isinstance(node, syntax.Index) or (isinstance(node, syntax.StateRef) and node.micro is not None):
+                    yield node.span
+            if statement.loop is not None:
+                yield statement.loop.span
+
+
+def _recurrence(
+    spec: syntax.Spec, scope: Scope, terms: dict[Key, Term], returned: tuple[str, ...], defaults: tuple[OptionInfo, ...], plan: tuple[str, bool]
+) -> Recurrence:
+    definitions = tuple(Definition(n, term, scope.symbols[n].span) for (kind, n), term in terms.items() if kind == "definition")
+    states = tuple(StateInfo(s.name, s.axes, terms["state", s.name], s.span) for s in scope.named("state"))
+    roots = tuple(s.equation for s in states) + tuple(d.value for d in definitions if d.name in returned)
+    return Recurrence(
+        name=spec.name.name,
+        doc=spec.doc,
+        arguments=arguments(spec, guards(roots)),
+        options=defaults,
+        consts=tuple((c.name, c.value) for c in scope.named("const")),
+        states=states,
+        definitions=definitions,
+        outputs=returned,
+        plan=plan[0],
+        stabilize=plan[1],
+        source=spec.source,
+    )

@@ -1,0 +1,35 @@
+"""The functions of the language, and the words that no name may take."""
+
+from __future__ import annotations
+
+import keyword
+
+from recgen.lang.terms import ELEMENTWISE, ROW_FUNCTIONS
+
+ARITY: dict[str, int] = {**dict.fromkeys(ELEMENTWISE, 1), **dict.fromkeys(ROW_FUNCTIONS, 1), "min": 2, "max": 2, "where": 3}
+"""Function -> number of arguments."""
+
+CONTRACT_ARGUMENTS = ("initial_state", "output_final_state", "cu_seqlens", "chunk_size", "state_v_first", "state", "state_indices")
+"""Arguments that generated functions add to those of the spec."""
+
+_WORDS = {
+    "t": "it is the time index",
+    "T": "`^T` is the transpose",
+    "I": "it is the identity matrix",
+    "true": "it is a value of options",
+    "false": "it is a value of options",
+    "inf": "it is a number",
+}
+
+
+def reserved_reason(name: str) -> str | None:
+    """Why a name cannot be defined, or None if it can."""
+    if name in _WORDS:
+        return _WORDS[name]
+    if keyword.iskeyword(name):
+        return "it is a keyword of Python, where generated code runs"
+    if name in CONTRACT_ARGUMENTS:
+        return "generated functions have an argument of this name"
+    if name in ARITY:
+        return "it is a function"
+    return None

@@ -1,0 +1,34 @@
+"""Walking syntax trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recgen.lang import syntax
+from recgen.lang.syntax import Expr
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The direct subexpressions, in the order of the text."""
+    match expr:
+        case syntax.Negate() | syntax.Transpose():
+            return (expr.operand,)
+        case syntax.Binary() | syntax.Compare():
+            return (expr.left, expr.right)
+        case syntax.Conditional():
+            return (expr.then, expr.test, expr.otherwise)
+        case syntax.Call():
+            return expr.arguments
+    return ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """The expression and everything below it, parents first."""
+    yield expr
+    for child in children(expr):
+        yield from walk(child)
+
+
+def names_read(expr: Expr) -> set[str]:
+    """Every name that the expression mentions; of a state only the name."""
+    return {x.name for x in walk(expr) if isinstance(x, syntax.Name | syntax.StateRef | syntax.Index)}
