@@ -51,8 +51,9 @@ def check(spec: syntax.Spec) -> CheckResult:
 def compile_spec(source: Source, warn: Callable[[Diagnostic], None] | None = None) -> Recurrence:
     """Both stages. Raises `SpecErrors`; hands each warning to `warn`."""
     result = check(parse(source))
-    for warning in result.warnings if warn is not None else ():
-        warn(warning)
+    if warn is not None:
+        for warning in result.warnings:
+            warn(warning)
     return result.recurrence
 
 

@@ -26,7 +26,7 @@ def check_depth(tree: Node, reporter: Reporter, span: Span) -> None:
         level = [child for node in level for child in node.children if isinstance(child, Tree)]
         if not level:
             return
-    reporter.abandon("E005", span, help="give inner parts names of their own", limit=MAX_DEPTH)
+    raise reporter.abandon("E005", span, help="give inner parts names of their own", limit=MAX_DEPTH)
 
 
 def name_of(token: Token) -> Name:
@@ -38,7 +38,7 @@ def number_of(token: Token, reporter: Reporter) -> float:
     """The value of a number; `inf` is one, what only overflows to it is not."""
     value = float(token)
     if math.isinf(value) and token != "inf":
-        reporter.abandon("E006", span_of(token), help="write `inf` for infinity")
+        raise reporter.abandon("E006", span_of(token), help="write `inf` for infinity")
     return value
 
 
@@ -104,8 +104,7 @@ class Builder:
         if isinstance(target, syntax.StateRef) and target.lag == 0:
             return target
         text = quote(self.reporter.source, target.span)
-        name = target.name if isinstance(target, syntax.StateRef | syntax.Index) else "S"
-        self.reporter.abandon("E113", target.span, help=f"write `{name}[t] = ...`", target=text)
+        raise self.reporter.abandon("E113", target.span, help=f"write `{target.name}[t] = ...`", target=text)
 
     def _subscript(self, tree: Node) -> syntax.StateRef | syntax.Index:
         """`S[t]`, `S[t-1]`, `S[t, j]`, `k[j]`."""
@@ -125,12 +124,12 @@ class Builder:
             advice = f"write it one token earlier, as in `{name}[t] = ... {name}[t-1] ...`"
         elif first is not None and first[0] == "t" and first[1] > 1:
             advice = f"only the token before can be read: carry an older value in a state of its own, and write `{name}[t-1]`"
-        self.reporter.abandon("E110", _span(tree), help=advice, index=quote(self.reporter.source, _span(tree)))
+        raise self.reporter.abandon("E110", _span(tree), help=advice, index=quote(self.reporter.source, _span(tree)))
 
     def _micro(self, expr: Expr) -> Micro:
         found = self._offset(expr)
         if found is None or found[0] == "t":
-            self.reporter.abandon(
+            raise self.reporter.abandon(
                 "E110", expr.span, help="a micro-step is a number, `j` or `j-1`", index=quote(self.reporter.source, expr.span)
             )
         return Micro(found[0], found[1], expr.span)
@@ -155,7 +154,7 @@ class Builder:
     def _whole(self, token: Token) -> int:
         value = number_of(token, self.reporter)
         if not math.isfinite(value) or not value.is_integer():
-            self.reporter.abandon("E106", span_of(token), expected="a whole number", found=f"`{token}`")
+            raise self.reporter.abandon("E106", span_of(token), expected="a whole number", found=f"`{token}`")
         return int(value)
 
 

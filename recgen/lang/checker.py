@@ -82,8 +82,9 @@ def _state_term(name: str, equation: syntax.Equation, typer: Typer, reporter: Re
         advice = None
         if (term.shape[1], term.shape[0]) == symbol.shape:
             advice = f"transpose the right-hand side, or declare `state {name} : {describe(term.shape)}`"
-        texts = {"name": name, "found": describe(term.shape), "declared": describe(symbol.shape)}
-        reporter.abandon("E309", equation.value.span, secondary=label, help=advice, **texts)
+        found, declared = describe(term.shape), describe(symbol.shape)
+        span = equation.value.span
+        raise reporter.abandon("E309", span, secondary=label, help=advice, name=name, found=found, declared=declared)
     return term
 
 
@@ -96,7 +97,8 @@ def _report_states(spec: syntax.Spec, scope: Scope, reporter: Reporter) -> None:
         if len(state.axes) == 2 and state.axes[0] == state.axes[1]:
             reporter.report("W501", state.span, help=f"give its axes two names, as in `state {state.name} : [K, V]`", name=state.name)
         if state.name not in scope.states:
-            reads = [x for e in scope.definitions.values() for x in walk(e.value) if isinstance(x, syntax.StateRef) and x.name == state.name]
+            nodes = (x for e in equations(scope).values() for x in walk(e.value))
+            reads = [x for x in nodes if isinstance(x, syntax.StateRef) and x.name == state.name]
             label = Label(reads[0].span, "it is read here") if reads else None
             advice = f"add a line `{state.name}[t] = ... {state.name}[t-1] ...`"
             reporter.report("E402", state.span, secondary=label, help=advice, name=state.name)
@@ -148,7 +150,12 @@ def _micro_spans(spec: syntax.Spec, scope: Scope) -> Iterator[Span]:
 
 
 def _recurrence(
-    spec: syntax.Spec, scope: Scope, terms: dict[Key, Term], returned: tuple[str, ...], defaults: tuple[OptionInfo, ...], plan: tuple[str, bool]
+    spec: syntax.Spec,
+    scope: Scope,
+    terms: dict[Key, Term],
+    returned: tuple[str, ...],
+    defaults: tuple[OptionInfo, ...],
+    plan: tuple[str, bool],
 ) -> Recurrence:
     definitions = tuple(Definition(n, term, scope.symbols[n].span) for (kind, n), term in terms.items() if kind == "definition")
     states = tuple(StateInfo(s.name, s.axes, terms["state", s.name], s.span) for s in scope.named("state"))

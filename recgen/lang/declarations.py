@@ -49,17 +49,18 @@ def _argument(node: Node, reporter: Reporter, span: Span) -> syntax.ArgumentDecl
     floor: syntax.DomainSyntax | None = None
     grouped: Span | None = None
     for word in words:
-        assert isinstance(word, Tree) and isinstance(word.children[0], Token)
+        assert isinstance(word, Tree)
+        assert isinstance(word.children[0], Token)
         head = word.children[0]
         if head == "grouped" and len(word.children) == 1:
             _once(reporter, head, grouped)
             grouped = span_of(head)
         elif head == "floor":
-            _once(reporter, head, floor and floor.span)
+            _once(reporter, head, floor.span if floor else None)
             floor = _domain(word, head, reporter)
         else:
             found = _domain(word, head, reporter)
-            _once(reporter, head, domain and domain.span)
+            _once(reporter, head, domain.span if domain else None)
             domain = found
     if domain is not None and floor is not None:
         domain = syntax.DomainSyntax(domain.name, domain.bounds, domain.span, floor.bounds[0])
@@ -68,7 +69,7 @@ def _argument(node: Node, reporter: Reporter, span: Span) -> syntax.ArgumentDecl
 
 def _once(reporter: Reporter, word: Token, other: Span | None) -> None:
     if other is not None:
-        reporter.abandon(
+        raise reporter.abandon(
             "E213", span_of(word), secondary=Label(other, "it is already given here"), help="keep one of them",
             word=word, other=_word_at(reporter, other),
         )  # fmt: skip
@@ -82,14 +83,14 @@ def _domain(word: Node, head: Token, reporter: Reporter) -> syntax.DomainSyntax:
     if head not in DOMAINS:
         known = [*DOMAINS, "grouped"]
         advice = did_you_mean(head, known) or f"the domains are {', '.join(DOMAINS)}"
-        reporter.abandon("E211", span_of(head), help=advice, name=head)
+        raise reporter.abandon("E211", span_of(head), help=advice, name=head)
     bounds = tuple(_bound(b, reporter) for b in word.children if isinstance(b, Tree))
     meta = word.meta
     span = Span(meta.line, meta.column, meta.end_line, meta.end_column)
     count = DOMAINS[head]
     if len(bounds) != count:
         example = {0: f"write `{head}` alone", 1: f"write `{head}(-5)`", 2: f"write `{head}(0, 1)`"}[count]
-        reporter.abandon("E212", span, help=example, name=head, expected=_bounds(count), found=_bounds(len(bounds)))
+        raise reporter.abandon("E212", span, help=example, name=head, expected=_bounds(count), found=_bounds(len(bounds)))
     return syntax.DomainSyntax(str(head), bounds, span)
 
 
@@ -109,7 +110,7 @@ def _const(node: Node, build: Builder, span: Span) -> syntax.ConstDecl:
     whole = isinstance(value, syntax.Number) and math.isfinite(value.value) and value.value.is_integer() and value.value >= 1
     if not isinstance(value, syntax.Number) or not whole:
         found = f"`{value.text}`" if isinstance(value, syntax.Number) else "an expression"
-        build.reporter.abandon("E112", value.span, help="a number that may be any real one is an `option`", found=found)
+        raise build.reporter.abandon("E112", value.span, help="a number that may be any real one is an `option`", found=found)
     return syntax.ConstDecl(_names(node)[0], int(value.value), span)
 
 
@@ -122,12 +123,13 @@ def _option(node: Node, build: Builder, span: Span) -> syntax.OptionDecl:
 
 def _directive(node: Node, reporter: Reporter, span: Span) -> syntax.Directive:
     keyword, word = node.children
-    assert isinstance(keyword, Token) and isinstance(word, Token)
+    assert isinstance(keyword, Token)
+    assert isinstance(word, Token)
     allowed = DIRECTIVES[keyword]
     if word not in allowed:
         choice = closest(word, allowed)
         advice = f"write {' or '.join(f'`{keyword} {w}`' for w in ((choice,) if choice else allowed))}"
-        reporter.abandon("E111", span_of(word), help=advice, word=word, keyword=keyword)
+        raise reporter.abandon("E111", span_of(word), help=advice, word=word, keyword=keyword)
     return syntax.Directive(str(keyword), str(word), span)
 
 

@@ -76,14 +76,14 @@ def _option(decl: syntax.OptionDecl, scope: Scope, typer: Typer, reporter: Repor
     if isinstance(decl.default, bool):
         return OptionInfo(decl.name.name, decl.default, decl.name.span)
     if isinstance(decl.default, syntax.Name) and decl.default.name in ("True", "False"):
-        reporter.abandon("E217", decl.default.span, help=f"write `{decl.default.name.lower()}`")
+        raise reporter.abandon("E217", decl.default.span, help=f"write `{decl.default.name.lower()}`")
     for node in walk(decl.default):
         foreign = isinstance(node, syntax.Name | syntax.StateRef) and scope.role(node.name) not in ("axis", "const", None)
         if foreign or isinstance(node, syntax.Conditional):
-            reporter.abandon("E217", node.span, help="write a number, or an expression such as `K^-0.5`")
+            raise reporter.abandon("E217", node.span, help="write a number, or an expression such as `K^-0.5`")
     if not resolve(decl.default, scope, reporter):
         raise Abandon
     term = typer.value(decl.default)
     if term.shape != SCALAR:
-        reporter.abandon("E312", decl.default.span, help="write a number", name=decl.name.name, shape=describe(term.shape))
+        raise reporter.abandon("E312", decl.default.span, help="write a number", name=decl.name.name, shape=describe(term.shape))
     return OptionInfo(decl.name.name, term, decl.name.span)

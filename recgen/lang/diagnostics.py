@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn
 
 from recgen.lang.codes import CODES
 from recgen.lang.source import Source, Span
@@ -86,10 +85,10 @@ class Reporter:
         entry = CODES[code]
         self.found.append(Diagnostic(code, entry.severity, entry.message.format(**values), span, self.source, secondary, help))
 
-    def abandon(self, code: str, span: Span, *, secondary: Label | None = None, help: str | None = None, **values: object) -> NoReturn:
-        """Report, and give up the line or definition at hand."""
+    def abandon(self, code: str, span: Span, *, secondary: Label | None = None, help: str | None = None, **values: object) -> Abandon:
+        """Report, and make the exception that gives up the line or definition at hand; the caller raises it."""
         self.report(code, span, secondary=secondary, help=help, **values)
-        raise Abandon
+        return Abandon()
 
     def sorted(self) -> tuple[Diagnostic, ...]:
         """Everything reported, in the order of the text."""

@@ -90,7 +90,8 @@ class _Lexer:
         position, broken = 0, 0
         while position < len(self.text):
             match = _TOKEN.match(self.text, position)
-            assert match is not None and match.lastgroup is not None
+            assert match is not None
+            assert match.lastgroup is not None
             self._take(match.lastgroup, match)
             position = match.end()
             if match.lastgroup == "NEWLINE":
@@ -179,10 +180,10 @@ class _Lexer:
         }
         self._fail("E003", span, help=advice.get(found), character=_describe(found))
 
-    def _fail(self, code: str, span: Span, help: str | None = None, **values: object) -> None:
+    def _fail(self, code: str, span: Span, help: str | None, **values: object) -> None:
         """Report an error that makes the line unusable; only the first one of a line is worth reading."""
         if not self.broken:
-            self.reporter.report(code, span, help=help, **values)
+            self.reporter.report(code, span, secondary=None, help=help, **values)
         self.broken = True
 
     def _newline(self, position: int) -> bool:

@@ -39,7 +39,9 @@ _EXACT = {
 _TRANSPOSE = r"\^[ \t]*\{[ \t]*\\?(?:T|top)[ \t]*\}|\^[ \t]*\\top|\^[ \t]*[⊤ᵀ]"
 _LATEX_STATE = r"[A-Za-z]\w*_\{[ \t]*t[ \t]*(?:-[ \t]*1)?[ \t]*\}"
 
-PATTERN = f"{_LATEX_STATE}|{_TRANSPOSE}|" + "|".join(re.escape(k) for k in sorted(_EXACT, key=len, reverse=True) if k != ".T") + r"|\.T(?!\w)"
+_SYMBOLS = "|".join(re.escape(k) for k in sorted(_EXACT, key=len, reverse=True) if k != ".T")
+
+PATTERN = rf"{_LATEX_STATE}|{_TRANSPOSE}|{_SYMBOLS}|\.T(?!\w)"
 """Matches every look-alike that is not a name."""
 
 # Python's own keyword `lambda` cannot be an argument name.

@@ -76,7 +76,9 @@ class _Names:
         if symbol is None:
             self._unknown(expr)
         elif isinstance(expr, syntax.StateRef) and symbol.role != "state":
-            advice = f"write `{expr.name}`: it is always at t" if expr.lag == 0 else "only states remember: carry the value in a state of its own"
+            advice = f"write `{expr.name}`: it is always at t"
+            if expr.lag == 1:
+                advice = "only states remember: carry the value in a state of its own"
             label = Label(symbol.span, "it is declared here")
             self.reporter.report("E206", expr.span, secondary=label, help=advice, name=expr.name, role=ROLES[symbol.role])
 

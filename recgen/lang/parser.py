@@ -86,7 +86,7 @@ class _Frame:
         span = span_of(line.tokens[0]).to(span_of(line.tokens[-1]))
         self._order(line, kind, span)
         try:
-            tree = _grammar().parse(line.tokens)  # type: ignore[arg-type]
+            tree = _grammar().parse(line.tokens)
         except UnexpectedInput as problem:
             explain(line.tokens, problem, self.reporter)
         check_depth(tree, self.reporter, span)
@@ -102,11 +102,11 @@ class _Frame:
         if kind not in ("LANGUAGE", "RECURRENCE") and self.name is None:
             self.name = syntax.Name("unknown", span)
             self.reporter.report("E103", span, help="write `recurrence NAME` above it, as in `recurrence gated_delta_rule`")
-        known = {"LANGUAGE": self.language, "RECURRENCE": self.name and self.name.span}.get(kind)
+        known = {"LANGUAGE": self.language, "RECURRENCE": self.name.span if self.name else None}.get(kind)
         if known is not None:
             keyword = kind.lower()
             advice = "one file holds one recurrence" if kind == "RECURRENCE" else "remove it"
-            self.reporter.abandon("E104", span, secondary=Label(known, "the first one is here"), help=advice, keyword=keyword)
+            raise self.reporter.abandon("E104", span, secondary=Label(known, "the first one is here"), help=advice, keyword=keyword)
 
     def _keep(self, tree: Tree[Token], kind: str, line: Line, span: Span) -> None:
         if kind == "LANGUAGE":
@@ -116,11 +116,11 @@ class _Frame:
             self.name = name_of(line.tokens[1])
         elif kind == "STRING":
             if self.name is None or self.statements:
-                self.reporter.abandon("E109", span, help="write a comment with `#`")
+                raise self.reporter.abandon("E109", span, help="write a comment with `#`")
             self.doc.append(str(line.tokens[0])[1:-1])
         else:
             self.statements.append(statement(tree, self.reporter, span))
 
     def _version(self, token: Token) -> None:
         if number_of(token, self.reporter) != LANGUAGE:
-            self.reporter.abandon("E102", span_of(token), help=f"this compiler reads `language {LANGUAGE}`", number=token)
+            raise self.reporter.abandon("E102", span_of(token), help=f"this compiler reads `language {LANGUAGE}`", number=token)

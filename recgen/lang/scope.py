@@ -127,7 +127,8 @@ def _equation(statement: syntax.Equation, scope: Scope, reporter: Reporter) -> N
             scope.definitions[target.name] = statement
     elif isinstance(target, syntax.Name):
         advice = f"write `{target.name}[t] = ... {target.name}[t-1] ...`"
-        reporter.report("E205", target.span, secondary=Label(scope.symbols[target.name].span, "it is declared here"), help=advice, name=target.name)
+        label = Label(scope.symbols[target.name].span, "it is declared here")
+        reporter.report("E205", target.span, secondary=label, help=advice, name=target.name)
         scope.states.setdefault(target.name, statement)
     elif role == "state":
         _state_equation(target, statement, scope, reporter)

@@ -76,7 +76,8 @@ def product_advice(left: Expr, a: Shape, right: Expr, b: Shape, source: Source) 
 def _operand(expr: Expr, source: Source, right_side: bool) -> str:
     """The text of a factor, in brackets where it needs them."""
     text = quote(source, expr.span)
-    loose = isinstance(expr, syntax.Conditional) or (isinstance(expr, syntax.Binary) and (expr.op in "+-" or (right_side and expr.op in "*/@")))
+    operators = "+-*/@" if right_side else "+-"
+    loose = isinstance(expr, syntax.Conditional) or (isinstance(expr, syntax.Binary) and expr.op in operators)
     return f"({text})" if loose else text
 
 

@@ -14,9 +14,9 @@ def check_size(term: Term, name: str, span: Span, known: dict[int, tuple[int, in
     """Report and abandon a term with too many operations or levels. `known` keeps (operations, levels) of terms that stay alive."""
     operations, levels = _measure(term, known)
     if operations > MAX_OPERATIONS:
-        reporter.abandon("E408", span, help="each use of a definition repeats it: use fewer", name=name, limit=MAX_OPERATIONS)
+        raise reporter.abandon("E408", span, help="each use of a definition repeats it: use fewer", name=name, limit=MAX_OPERATIONS)
     if levels > MAX_LEVELS:
-        reporter.abandon("E005", span, help="definitions are put in where they are read: chain fewer of them", limit=MAX_LEVELS)
+        raise reporter.abandon("E005", span, help="definitions are put in where they are read: chain fewer of them", limit=MAX_LEVELS)
 
 
 def _measure(term: Term, known: dict[int, tuple[int, int]]) -> tuple[int, int]:

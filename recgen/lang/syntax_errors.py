@@ -50,16 +50,16 @@ def _whole_line(tokens: tuple[Token, ...], reporter: Reporter) -> None:
         return
     meant = closest(first, KEYWORDS)
     if meant is not None and len(tokens) > 1 and tokens[1].type in ("NAME", "NUMBER"):
-        reporter.abandon("E105", span_of(first), help=f"did you mean `{meant}`?", keyword=first)
+        raise reporter.abandon("E105", span_of(first), help=f"did you mean `{meant}`?", keyword=first)
     span = span_of(first).to(span_of(tokens[-1]))
     if len(tokens) > 3 and tokens[1].type == "NAME" and tokens[2].type == "COLON":
-        reporter.abandon("E105", span_of(first), help=f"the keywords are {', '.join(KEYWORDS)}", keyword=first)
+        raise reporter.abandon("E105", span_of(first), help=f"the keywords are {', '.join(KEYWORDS)}", keyword=first)
     rest = quote(reporter.source, span_of(tokens[1]).to(span_of(tokens[-1]))) if len(tokens) > 1 else "..."
     if len(tokens) > 2 and tokens[1].type == "COLON":
         rest = quote(reporter.source, span_of(tokens[2]).to(span_of(tokens[-1])))
         shape = tokens[2].type == "LSQB"
-        reporter.abandon("E108", span, help=f"write `input {first} : {rest}`" if shape else f"write `{first} = {rest}`")
-    reporter.abandon("E108", span, help=f"write `{first} = {rest}`" if _definable(tokens) else "write `name = expression`")
+        raise reporter.abandon("E108", span, help=f"write `input {first} : {rest}`" if shape else f"write `{first} = {rest}`")
+    raise reporter.abandon("E108", span, help=f"write `{first} = {rest}`" if _definable(tokens) else "write `name = expression`")
 
 
 def _definable(tokens: tuple[Token, ...]) -> bool:
@@ -71,7 +71,7 @@ def _keyword_definition(tokens: tuple[Token, ...], reporter: Reporter) -> None:
     """`input = ...`: the first words of lines cannot be defined."""
     if tokens[0].type.lower() in KEYWORDS and len(tokens) > 1 and tokens[1].type in ("EQUAL", "LSQB"):
         word = str(tokens[0])
-        reporter.abandon("E203", span_of(tokens[0]), help="choose another name", name=word, reason="it starts a line of its own kind")
+        raise reporter.abandon("E203", span_of(tokens[0]), help="choose another name", name=word, reason="it starts a line of its own kind")
 
 
 def _has_equal(tokens: tuple[Token, ...]) -> bool:
@@ -87,7 +87,7 @@ def _missing_operator(tokens: tuple[Token, ...], index: int, reporter: Reporter)
     if tokens[0].type not in ("NAME", "OPTION", "CONST") or not _has_equal(tokens[:index]):
         return
     span = span_of(left).to(span_of(right))
-    reporter.abandon("E107", span, help=f"write `{left} * {right}`" if right.type != "LPAR" else f"write `{left} * (`", left=left, right=right)
+    raise reporter.abandon("E107", span, help=f"write `{left} * {right}`", left=left, right=right)
 
 
 def _expected(tokens: tuple[Token, ...], index: int, accepts: set[str], reporter: Reporter) -> NoReturn:
@@ -98,8 +98,8 @@ def _expected(tokens: tuple[Token, ...], index: int, accepts: set[str], reporter
     first = tokens[0].type
     if index < len(tokens) and "NAME" in accepts and "LPAR" not in accepts and str(tokens[index]).isidentifier():
         word = str(tokens[index])
-        reporter.abandon("E203", span, help="choose another name", name=word, reason="it is a word of the language")
-    reporter.abandon("E106", span, help=_EXAMPLES.get(first), expected=_describe(accepts), found=found)
+        raise reporter.abandon("E203", span, help="choose another name", name=word, reason="it is a word of the language")
+    raise reporter.abandon("E106", span, help=_EXAMPLES.get(first), expected=_describe(accepts), found=found)
 
 
 def _describe(accepts: set[str]) -> str:

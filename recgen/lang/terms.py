@@ -14,7 +14,10 @@ from recgen.lang.source import Span
 Shape = tuple[str, str]
 SCALAR: Shape = ("1", "1")
 
-ELEMENTWISE = ("exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "sigmoid", "logsigmoid", "softplus", "silu", "relu", "tanh", "sin", "cos", "abs", "sign")
+ELEMENTWISE = (
+    "exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "sigmoid", "logsigmoid", "softplus", "silu", "relu", "tanh",
+    "sin", "cos", "abs", "sign",
+)  # fmt: skip
 """Functions of one argument, elementwise, shape kept."""
 
 ROW_FUNCTIONS = ("l2norm", "rmsnorm", "sum")

@@ -78,7 +78,8 @@ class Typer:
             return self._product(expr, left, right)
         if expr.op == "^":
             if right.shape != SCALAR:
-                self.reporter.abandon("E307", expr.right.span, help="write `x * x` for the square of each entry", shape=_shape(right.shape))
+                advice = "`^` raises each entry to one power"
+                raise self.reporter.abandon("E307", expr.right.span, help=advice, shape=_shape(right.shape))
             return Apply("pow", (left, right), left.shape, span=expr.span)
         terms, shape = self._fit(expr.op, expr.op_span, ((expr.left, left), (expr.right, right)))
         return Apply(_OPERATIONS[expr.op], terms, shape, span=expr.span)
@@ -91,12 +92,12 @@ class Typer:
             right = give_size(right, left.shape[1])
         if left.shape[1] == right.shape[0]:
             return Apply("matmul", (left, right), (left.shape[0], right.shape[1]), span=expr.span)
-        texts = {"left": self._shown(expr.left, left), "right": self._shown(expr.right, right)}
+        l_text, r_text = self._shown(expr.left, left), self._shown(expr.right, right)
         if SCALAR in (left.shape, right.shape):
             advice: str | None = f"write `{quote(source, expr.left.span)} * {quote(source, expr.right.span)}`"
-            self.reporter.abandon("E304", expr.op_span, help=advice, **texts)
+            raise self.reporter.abandon("E304", expr.op_span, help=advice, left=l_text, right=r_text)
         advice = product_advice(expr.left, left.shape, expr.right, right.shape, source)
-        self.reporter.abandon("E303", expr.op_span, help=advice, **texts)
+        raise self.reporter.abandon("E303", expr.op_span, help=advice, left=l_text, right=r_text)
 
     def _conditional(self, expr: syntax.Conditional) -> Term:
         test = cast(syntax.Name, expr.test)
@@ -106,8 +107,8 @@ class Typer:
             then, otherwise = _sized(then, shape or UNSIZED), _sized(otherwise, shape or UNSIZED)
         if then.shape != otherwise.shape:
             label = Label(expr.otherwise.span, f"this is {_shape(otherwise.shape)}")
-            shapes = {"left": _shape(then.shape), "right": _shape(otherwise.shape)}
-            self.reporter.abandon("E308", expr.then.span, secondary=label, help="give both branches the same shape", **shapes)
+            advice, left, right = "give both branches the same shape", _shape(then.shape), _shape(otherwise.shape)
+            raise self.reporter.abandon("E308", expr.then.span, secondary=label, help=advice, left=left, right=right)
         branches = (otherwise, then) if expr.negated else (then, otherwise)
         return Apply("select", branches, then.shape, test.name, expr.span)
 
@@ -123,7 +124,7 @@ class Typer:
             return _same(expr.function, term, expr.span)
         if not is_vector(term.shape):
             advice = "write `sum(a * b)` or `a^T @ b` over vectors" if is_matrix(term.shape) else "remove the call: a scalar has one entry"
-            self.reporter.abandon("E306", expr.arguments[0].span, help=advice, name=expr.function, shape=_shape(term.shape))
+            raise self.reporter.abandon("E306", expr.arguments[0].span, help=advice, name=expr.function, shape=_shape(term.shape))
         return Apply(expr.function, (term,), SCALAR if expr.function == "sum" else term.shape, span=expr.span)
 
     def _where(self, expr: syntax.Call) -> Term:
@@ -149,27 +150,27 @@ class Typer:
     def _misfit(self, op: str, span: Span, left: tuple[Expr, Term], right: tuple[Expr, Term]) -> NoReturn:
         """Report two operands that do not go together elementwise."""
         source = self.reporter.source
-        texts = {"op": op, "left": self._shown(*left), "right": self._shown(*right)}
+        l_text, r_text = self._shown(*left), self._shown(*right)
         a, b = left[1].shape, right[1].shape
         if UNSIZED in (a, b):
-            self.reporter.abandon("E301", span, help="`I` needs a square matrix beside it", **texts)
+            raise self.reporter.abandon("E301", span, help="`I` needs a square matrix beside it", op=op, left=l_text, right=r_text)
         if column_with_row(a, b):
             outer = f"{quote(source, left[0].span)} @ {quote(source, right[0].span)}"
             advice = f"write `{outer}`" if a[1] == "1" else "write `@`, or transpose one of them"
-            self.reporter.abandon("E302", span, help=advice, **texts)
+            raise self.reporter.abandon("E302", span, help=advice, op=op, left=l_text, right=r_text)
         advice = "elementwise operands have the same shape, or one is a scalar, or a column or row of the other"
         if (a[1], a[0]) == b:
             advice = f"write `{transposed(right[0], source)}` on the right"
         elif is_vector(a) and is_vector(b) and op == "*":
             advice = f"for the outer product write `{quote(source, left[0].span)} @ {transposed(right[0], source)}`"
-        self.reporter.abandon("E301", span, help=advice, **texts)
+        raise self.reporter.abandon("E301", span, help=advice, op=op, left=l_text, right=r_text)
 
     def _shown(self, expr: Expr, term: Term) -> str:
         return f"`{quote(self.reporter.source, expr.span)}` {_shape(term.shape)}"
 
     def unsized(self, span: Span) -> NoReturn:
         """Report an `I` without a neighbour that gives its size."""
-        self.reporter.abandon("E305", span, help="use it beside a matrix in the same line, as in `I - beta * k @ k^T`")
+        raise self.reporter.abandon("E305", span, help="use it beside a matrix in the same line, as in `I - beta * k @ k^T`")
 
 
 def _same(op: str, term: Term, span: Span) -> Term:

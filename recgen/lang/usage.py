@@ -17,7 +17,8 @@ def outputs(spec: syntax.Spec, scope: Scope, reporter: Reporter) -> tuple[str, .
     """The names that are returned: declared ones, or else the one definition that no line reads."""
     declared = [s for s in spec.statements if isinstance(s, syntax.OutputDecl)]
     for extra in declared[1:]:
-        reporter.report("E104", extra.span, secondary=Label(declared[0].span, "the first one is here"), help="name all on one", keyword="output")
+        label = Label(declared[0].span, "the first one is here")
+        reporter.report("E104", extra.span, secondary=label, help="name all outputs on one line", keyword="output")
     if declared:
         return _declared(declared[0], scope, reporter)
     read = set().union(*(names_read(e.value) for e in equations(scope).values()))
