@@ -32,11 +32,11 @@ def compile(spec: str | PathLike[str]) -> Compiled:
 
     Raises:
         recgen.lang.SpecErrors: when the spec is wrong; its text is what `recgen check` prints.
-        recgen.files.UnreadableFileError: when there is no such file, or it is not text.
+        OSError: when the file cannot be read.
     """
+    name, text = _read(spec)
     from recgen.pipeline import compile_text
 
-    name, text = _read(spec)
     return compile_text(text, name)
 
 
@@ -50,7 +50,7 @@ def load(spec: str | PathLike[str]) -> ModuleType:
 
     Raises:
         recgen.lang.SpecErrors: when the spec is wrong.
-        recgen.files.UnreadableFileError: when there is no such file, or it is not text.
+        OSError: when the file cannot be read.
         recgen.cache.CacheError: when the cached file has been edited or damaged.
     """
     from recgen import cache
@@ -69,11 +69,12 @@ def explain(spec: str | PathLike[str], stage: str | None = None, format: str = "
 
     Raises:
         recgen.lang.SpecErrors: when the spec is wrong.
-        recgen.files.UnreadableFileError: when there is no such file, or it is not text.
+        OSError: when the file cannot be read.
     """
+    compiled = compile(spec)
     from recgen.explanation import explain as explain_compiled
 
-    return explain_compiled(compile(spec), stage, format)
+    return explain_compiled(compiled, stage, format)
 
 
 def _read(spec: str | PathLike[str]) -> tuple[str, str]:
@@ -81,8 +82,7 @@ def _read(spec: str | PathLike[str]) -> tuple[str, str]:
     path = fspath(spec)
     if "\n" in path:
         return "<text>", path
-    from pathlib import Path
+    from recgen.lang import read_source
 
-    from recgen.files import read_text
-
-    return path, read_text(Path(path))
+    source = read_source(path)
+    return source.name, source.text

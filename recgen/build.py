@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from recgen.files import read_text, write_text
-from recgen.lang.diagnostics import Diagnostic, SpecErrors
-from recgen.lang.source import Source
+from recgen.files import holds, write_text
+from recgen.lang import Diagnostic, SpecErrors, read_source
 from recgen.pipeline import compile_text
 
 Status = Literal["written", "unchanged", "differs", "missing", "stale", "refused"]
@@ -37,11 +36,11 @@ class NameClashError(Exception):
     """Two specs declare the same recurrence, so that one module would overwrite the other."""
 
 
-def build(sources: Sequence[Source], folder: Path, check: bool = False) -> Iterator[Outcome]:
+def build(files: Sequence[Path], folder: Path, check: bool = False) -> Iterator[Outcome]:
     """Compile specs one after the other and write `<folder>/<name>.py`; a spec with errors does not stop the others.
 
     Args:
-        sources: the specs.
+        files: the specs.
         folder: where the modules go; made if need be.
         check: write nothing, only compare.
 
@@ -49,18 +48,19 @@ def build(sources: Sequence[Source], folder: Path, check: bool = False) -> Itera
         NameClashError: before the second module of a name would be written.
     """
     taken: dict[str, str] = {}
-    for source in sources:
+    for file in files:
         try:
+            source = read_source(file)
             compiled = compile_text(source.text, source.name)
         except SpecErrors as errors:
-            yield Outcome(source.name, None, "refused", diagnostics=errors.diagnostics)
+            yield Outcome(str(file), None, "refused", diagnostics=errors.diagnostics)
             continue
         module = compiled.module
         if module.name in taken:
-            raise NameClashError(f"{taken[module.name]} and {source.name} both declare the recurrence {module.name}; rename one")
-        taken[module.name] = source.name
+            raise NameClashError(f"{taken[module.name]} and {file} both declare the recurrence {module.name}; rename one")
+        taken[module.name] = str(file)
         path = folder / f"{module.name}.py"
-        yield Outcome(source.name, path, _settle(path, module.text, check), module.digest, compiled.warnings)
+        yield Outcome(str(file), path, _settle(path, module.text, check), module.digest, compiled.warnings)
 
 
 def stale(folder: Path, outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:
@@ -73,7 +73,7 @@ def _settle(path: Path, text: str, check: bool) -> Status:
     """Write the module if its file does not hold this text yet, or say how it stands."""
     if not path.exists():
         status: Status = "missing"
-    elif read_text(path) == text:
+    elif holds(path, text):
         return "unchanged"
     else:
         status = "differs"

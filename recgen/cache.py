@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from recgen.files import read_text, write_text
+from recgen.files import holds, write_text
 
 ENVIRONMENT_VARIABLE: Final = "RECGEN_CACHE_DIR"
 """Names another folder than the platform's."""
@@ -65,7 +65,7 @@ def load(name: str, text: str) -> ModuleType:
     path = directory() / f"{name}_{digest}.py"
     if not path.exists():
         write_text(path, text)
-    elif read_text(path) != text:
+    elif not holds(path, text):
         raise CacheError(f"{path} is not what was written there; remove it, or run `recgen cache clear`, and load again")
     return _import(f"recgen_cache_{name}_{digest}", path)
 

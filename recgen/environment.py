@@ -81,11 +81,14 @@ def _interpreter() -> Check:
 
 
 def _ptxas() -> Check:
+    """The assembler that Triton would call for this GPU; it keeps a second one for Blackwell."""
     if _version("triton") is None:
         return Check("ptxas", "ok", "not needed without Triton")
+    import torch
     import triton.knobs
 
-    tool = triton.knobs.nvidia.ptxas
+    blackwell = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (10, 0)
+    tool = triton.knobs.nvidia.ptxas_blackwell if blackwell else triton.knobs.nvidia.ptxas
     return judge_ptxas(tool.path, subprocess.run([tool.path, "--version"], capture_output=True, text=True, check=True).stdout)
 
 

@@ -1,4 +1,4 @@
-"""Reading specs and writing results: decoding with clear errors, and writes that are never seen half done."""
+"""Writing results so that they are never seen half done."""
 
 from __future__ import annotations
 
@@ -7,28 +7,9 @@ import tempfile
 from pathlib import Path
 
 
-class UnreadableFileError(Exception):
-    """A file that the user named cannot be read as text; the message is complete and names the file."""
-
-
-def read_text(path: Path) -> str:
-    """The text of a UTF-8 file, with line feeds for newlines and without a byte-order mark.
-
-    Raises:
-        UnreadableFileError: when it is missing, not a file, not permitted or not UTF-8.
-    """
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise UnreadableFileError(f"{path}: no such file{_nearby(path)}") from None
-    except IsADirectoryError:
-        raise UnreadableFileError(f"{path}: is a directory; name the .rec files in it") from None
-    except UnicodeDecodeError as error:
-        where = f"byte {error.start} is 0x{error.object[error.start]:02x}"
-        raise UnreadableFileError(f"{path}: is not UTF-8 text ({where}); save it as UTF-8") from None
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UnreadableFileError(f"{path}: cannot be read: {reason}") from None
+def holds(path: Path, text: str) -> bool:
+    """Whether the file's content is exactly this text."""
+    return path.read_bytes() == text.encode("utf-8")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -48,15 +29,6 @@ def write_text(path: Path, text: str) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-
-
-def _nearby(path: Path) -> str:
-    """A hint when the folder holds a spec of nearly this name."""
-    from difflib import get_close_matches
-
-    stems = [entry.stem for entry in path.parent.glob("*.rec")]
-    close = get_close_matches(path.stem, stems, n=1)
-    return f"; did you mean {path.parent / close[0]}.rec?" if close else ""
 
 
 def _umask() -> int:

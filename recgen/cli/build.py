@@ -9,11 +9,10 @@ import click
 
 from recgen.cli.group import Findings, Misuse
 from recgen.cli.output import echo_json, format_option, progress
-from recgen.cli.specs import print_diagnostics, read_sources
+from recgen.cli.specs import print_diagnostics, require_readable
 
 if TYPE_CHECKING:
     from recgen.build import Outcome
-    from recgen.lang.source import Source
 
 
 @click.command()
@@ -31,14 +30,15 @@ if TYPE_CHECKING:
 @click.option("--check", is_flag=True, help="Write nothing; exit with status 1 when a module is missing, differs or has no spec.")
 @format_option
 def build(files: tuple[Path, ...], folder: Path, check: bool, format_: str) -> None:
-    """Compile specs to Python modules that need only torch and triton.
+    """Compile specs to modules that need only torch and triton.
 
     FILE is a spec; without any, every .rec file of the folder specs is built.
     """
-    sources = read_sources(files or _default_files())
+    specs = files or _default_files()
+    require_readable(specs)
     from recgen.build import FINDINGS, stale
 
-    outcomes = _build(sources, folder, check)
+    outcomes = _build(specs, folder, check)
     if check and not files:
         outcomes.extend(stale(folder, outcomes))
     if format_ == "json":
@@ -60,15 +60,15 @@ def _default_files() -> tuple[Path, ...]:
     return files
 
 
-def _build(sources: tuple[Source, ...], folder: Path, check: bool) -> list[Outcome]:
+def _build(files: tuple[Path, ...], folder: Path, check: bool) -> list[Outcome]:
     """The outcomes, behind a progress bar."""
     from recgen.build import NameClashError, build
 
     outcomes = []
     with progress() as bar:
-        task = bar.add_task("build", total=len(sources))
+        task = bar.add_task("build", total=len(files))
         try:
-            for outcome in build(sources, folder, check):
+            for outcome in build(files, folder, check):
                 outcomes.append(outcome)
                 bar.update(task, advance=1, description=f"build {outcome.spec}")
         except NameClashError as error:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from recgen.cli.group import Findings
 from recgen.cli.output import echo_json, format_option
-from recgen.cli.specs import files_argument, print_diagnostics, read_sources, summary
+from recgen.cli.specs import files_argument, print_diagnostics, read_source, require_readable, summary
+
+if TYPE_CHECKING:
+    from recgen.lang import Diagnostic
 
 
 @click.command()
@@ -19,15 +23,22 @@ def check(files: tuple[Path, ...], format_: str) -> None:
 
     FILE is a spec, or - for standard input. Warnings leave the exit status at 0; errors make it 1.
     """
-    sources = read_sources(files)
-    from recgen.lang import diagnose
-
-    found = [diagnostic for source in sources for diagnostic in diagnose(source)]
+    require_readable(files)
+    found = [diagnostic for path in files for diagnostic in _diagnose(path)]
     failed = any(diagnostic.severity == "error" for diagnostic in found)
     if format_ == "json":
         echo_json({"ok": not failed, "diagnostics": [diagnostic.to_json() for diagnostic in found]})
     else:
         print_diagnostics(found)
-        click.echo(f"{len(sources)} spec{'' if len(sources) == 1 else 's'}: {summary(found)}", err=True)
+        click.echo(f"{len(files)} spec{'' if len(files) == 1 else 's'}: {summary(found)}", err=True)
     if failed:
         raise click.exceptions.Exit(Findings.exit_code)
+
+
+def _diagnose(path: Path) -> tuple[Diagnostic, ...]:
+    from recgen.lang import SpecErrors, diagnose
+
+    try:
+        return diagnose(read_source(path))
+    except SpecErrors as errors:  # not text at all
+        return errors.diagnostics

@@ -16,7 +16,7 @@ _MARKS: Final = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "failure"
 @click.command()
 @format_option
 def doctor(format_: str) -> None:
-    """Report versions, GPUs and known-bad compilers, and run a self-test.
+    """Report versions, GPUs and bad compilers; run a self-test.
 
     A warning leaves the exit status at 0; a failure makes it 1.
     """

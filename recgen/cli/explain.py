@@ -18,9 +18,9 @@ STAGES: Final = ("parse", "check", "analyze", "derive", "plan", "emit")
 @click.option("--stage", type=click.Choice(STAGES), help="One stage only; all that have something to say by default.")
 @click.option("--format", "format_", type=click.Choice(["text", "latex", "json"]), default="text", show_default=True)
 def explain(file: Path, stage: str | None, format_: str) -> None:
-    """Print the class and the refusals with their reasons, the derivation, the proof and the kernels.
+    """Print what was recognised, derived and proved.
 
-    FILE is a spec, or - for standard input.
+    That is the class and the refusals with their reasons, the derivation, the proof and the kernels. FILE is a spec, or - for standard input.
     """
     compiled = compile_file(file)
     from recgen.explanation import explain as explain_compiled

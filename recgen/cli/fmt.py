@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from recgen.cli.group import Findings
-from recgen.cli.specs import STDIN, files_argument, print_diagnostics, read_sources
-
-if TYPE_CHECKING:
-    from recgen.lang.source import Source
+from recgen.cli.specs import STDIN, files_argument, print_diagnostics, read_source, require_readable
 
 
 @click.command()
@@ -22,21 +18,21 @@ def fmt(files: tuple[Path, ...], check: bool) -> None:
 
     With - as FILE, reads standard input and writes standard output. A spec that cannot be parsed is left as it is.
     """
-    sources = read_sources(files)
-    outcomes = [_format(path, source, check) for path, source in zip(files, sources, strict=True)]
+    require_readable(files)
+    outcomes = [_format(path, check) for path in files]
     if None in outcomes:
         raise Findings("a spec with errors was left as it is")
     if check and any(outcomes):
         raise Findings(f"{outcomes.count(True)} of {len(files)} not canonical; run `recgen fmt` to rewrite")
 
 
-def _format(path: Path, source: Source, check: bool) -> bool | None:
+def _format(path: Path, check: bool) -> bool | None:
     """Whether the text changed (or would); None when it cannot be parsed."""
     from recgen.files import write_text
-    from recgen.lang import format_spec
-    from recgen.lang.diagnostics import SpecErrors
+    from recgen.lang import SpecErrors, format_spec
 
     try:
+        source = read_source(path)
         text = format_spec(source)
     except SpecErrors as errors:
         print_diagnostics(errors.diagnostics, error=True)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from recgen.cli.group import Findings, Misuse
-from recgen.files import UnreadableFileError, read_text
 
 if TYPE_CHECKING:
-    from recgen.lang.diagnostics import Diagnostic
-    from recgen.lang.source import Source
+    from recgen.lang import Diagnostic, Source
     from recgen.pipeline import Compiled
 
 STDIN: Final = Path("-")
@@ -26,26 +26,34 @@ files_argument: Callable[[Callable[..., Any]], Callable[..., Any]] = click.argum
 file_argument: Callable[[Callable[..., Any]], Callable[..., Any]] = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 
 
-def read_sources(paths: Iterable[Path]) -> tuple[Source, ...]:
-    """The specs in these files; if any cannot be read, the command ends with status 2, naming all of them, before anything is done."""
-    sources, unreadable = [], []
-    for path in paths:
-        try:
-            sources.append(_read(path))
-        except UnreadableFileError as error:
-            unreadable.append(str(error))
-    if unreadable:
-        raise Misuse("\n       ".join(unreadable))
-    return tuple(sources)
+def require_readable(paths: Iterable[Path]) -> None:
+    """End the command with status 2, naming every path that is no readable file, before anything is done."""
+    problems = [f"{path}: {problem}" for path in paths if path != STDIN and (problem := _problem(path))]
+    if problems:
+        raise Misuse("\n       ".join(problems))
+
+
+def read_source(path: Path) -> Source:
+    """The spec in this file, or on standard input for `-`. Raises `SpecErrors` when a file is not UTF-8 text."""
+    from recgen.lang import Source
+    from recgen.lang import read_source as read_file
+
+    if path != STDIN:
+        return read_file(path)
+    try:
+        return Source("<stdin>", sys.stdin.buffer.read().decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise Findings("standard input is not UTF-8 text") from None
 
 
 def compile_file(path: Path) -> Compiled:
     """Every stage over one file; warnings are printed, errors are printed and end the command with status 1."""
-    (source,) = read_sources([path])
-    from recgen.lang.diagnostics import SpecErrors
+    require_readable([path])
+    from recgen.lang import SpecErrors
     from recgen.pipeline import compile_text
 
     try:
+        source = read_source(path)
         compiled = compile_text(source.text, source.name)
     except SpecErrors as errors:
         print_diagnostics(errors.diagnostics, error=True)
@@ -67,16 +75,23 @@ def summary(diagnostics: Iterable[Diagnostic]) -> str:
     return ", ".join(f"{number} {kind}{'' if number == 1 else 's'}" for number, kind in counts if number) or "no errors"
 
 
-def _read(path: Path) -> Source:
-    """The spec in this file, or on standard input for `-`."""
-    from recgen.lang.source import Source
-
-    if path != STDIN:
-        return Source(str(path), read_text(path))
+def _problem(path: Path) -> str | None:
+    """Why this cannot be read as a file; None if it can."""
     try:
-        return Source("<stdin>", sys.stdin.buffer.read().decode("utf-8-sig").replace("\r\n", "\n"))
-    except UnicodeDecodeError:
-        raise UnreadableFileError("standard input is not UTF-8 text") from None
+        path.stat()
+    except FileNotFoundError:
+        return f"no such file{_neighbour(path)}"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    if path.is_dir():
+        return "is a directory; name the .rec files in it"
+    return None if os.access(path, os.R_OK) else "cannot be read: permission denied"
+
+
+def _neighbour(path: Path) -> str:
+    """A hint when the folder holds a spec of nearly this name."""
+    close = get_close_matches(path.stem, [entry.stem for entry in path.parent.glob("*.rec")], n=1)
+    return f"; did you mean {path.parent / close[0]}.rec?" if close else ""
 
 
 def _colored(diagnostic: Diagnostic) -> str:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @format_option
 def verify(file: Path, device: str, format_: str) -> None:
-    """Check every form and gradient against the token-by-token loop in float64.
+    """Check every form and gradient against a loop in float64.
 
-    FILE is a spec, or - for standard input. The first failing input is shown as one line that reproduces it.
+    The loop is the recurrence as written, token by token. FILE is a spec, or - for standard input. The first failing input is shown as one line that reproduces it.
     """
     _require(device)
     compiled = compile_file(file)

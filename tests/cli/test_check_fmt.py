@@ -48,7 +48,7 @@ def test_standard_input(recgen, command):
     assert result.exit_code == 1
     assert "<stdin>:6:5" in result.output
     result = recgen(command, "-", stdin=b"\xff")
-    assert (result.exit_code, result.stderr) == (2, "Error: standard input is not UTF-8 text\n")
+    assert (result.exit_code, result.stderr) == (1, "Error: standard input is not UTF-8 text\n")
 
 
 ODD = {"empty": "", "nulls": "\0" * 100, "brackets": "(" * 5000, "repeated": "language 1\n" * 3, "emoji": "\N{PILE OF POO}"}

@@ -29,15 +29,28 @@ def test_wrong_usage_is_status_2(recgen, arguments):
 
 @pytest.mark.parametrize("command", ["check", "fmt", "explain", "build", "verify"])
 def test_unreadable_files_are_status_2(recgen, folder, command, toy_compiler):
-    (folder / "latin.rec").write_bytes(b"# caf\xe9\n")
     (folder / "sub").mkdir()
     for name, message in [
         ("missing.rec", "missing.rec: no such file"),
         ("sub", "sub: is a directory; name the .rec files in it"),
-        ("latin.rec", "latin.rec: is not UTF-8 text (byte 5 is 0xe9); save it as UTF-8"),
+        ("x" * 300, f"{'x' * 300}: cannot be read: File name too long"),
     ]:
         result = recgen(command, name)
         assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"Error: {message}\n")
+
+
+def test_missing_file_offers_its_neighbour(recgen, folder):
+    (folder / "delta_rule.rec").write_text("")
+    for wrong in ("delta_rul.rec", "delta_rule"):
+        assert recgen("check", wrong).stderr == f"Error: {wrong}: no such file; did you mean delta_rule.rec?\n"
+
+
+@pytest.mark.parametrize("command", ["check", "fmt", "explain", "build", "verify"])
+def test_other_encodings_are_findings(recgen, folder, command, toy_compiler):
+    (folder / "latin.rec").write_bytes(b"# caf\xe9\n")
+    result = recgen(command, "latin.rec")
+    assert result.exit_code == 1
+    assert "latin.rec:1:6: error[E001]: this is not a text file: byte 0xE9 is not UTF-8" in result.output
 
 
 def test_every_unreadable_file_is_named_and_nothing_is_done(recgen, folder, toy_compiler):
