@@ -1,0 +1,339 @@
+"""Typed terms as sums of products of simple matrix factors: the algebra in which the state's equation is linear.
+
+A product is  coefficient * (scalar terms) * (a chain of matrix factors);  a chain holds at most one state. Scalars are pulled out of
+state-free vectors, outer products stay factored, and a row that meets a column is a scalar again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from recgen.lang.source import Span
+from recgen.lang.terms import SCALAR, Apply, Constant, Eye, Shape, State, Term, reads_state
+
+
+class Refusal(Exception):  # noqa: N818 - it is an answer, not a failure
+    """The term does not fit; `reason` says why in the user's terms, `span` where."""
+
+    def __init__(self, reason: str, span: Span | None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.span = span
+
+
+@dataclass(frozen=True)
+class Column:
+    """A state-free column vector."""
+
+    term: Term
+
+
+@dataclass(frozen=True)
+class Row:
+    """The transpose of a state-free column vector (`term` is the column)."""
+
+    term: Term
+
+
+@dataclass(frozen=True)
+class Diagonal:
+    """diag(term), `term` a state-free column."""
+
+    term: Term
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A state-free matrix that is no product of vectors."""
+
+    term: Term
+
+
+@dataclass(frozen=True)
+class StateFactor:
+    """The state with its lag, transposed or not."""
+
+    state: State
+    transposed: bool
+
+
+Factor = Column | Row | Diagonal | Dense | StateFactor
+
+
+@dataclass(frozen=True)
+class Product:
+    """coefficient * scalars * chain; an empty chain is a scalar (or the identity, where the shape is a matrix)."""
+
+    coefficient: float
+    scalars: tuple[Term, ...]
+    chain: tuple[Factor, ...]
+    shape: Shape
+    span: Span | None
+
+    @property
+    def state(self) -> State | None:
+        """The state in the chain, if there is one."""
+        return next((f.state for f in self.chain if isinstance(f, StateFactor)), None)
+
+
+def transpose(term: Term) -> Term:
+    """The transposed term, without a double transposition."""
+    if term.shape == SCALAR:
+        return term
+    if isinstance(term, Apply) and term.op == "transpose":
+        return term.args[0]
+    return Apply("transpose", (term,), (term.shape[1], term.shape[0]), "", term.span)
+
+
+def column(term: Term) -> Term:
+    """A vector term as a column, elementwise operations on rows turned over."""
+    if term.shape[0] != "1" or term.shape == SCALAR:
+        return term
+    if isinstance(term, Apply) and term.op not in ("matmul", "transpose"):
+        return Apply(term.op, tuple(column(a) for a in term.args), (term.shape[1], "1"), term.option, term.span)
+    return transpose(term)
+
+
+def times(left: Term, right: Term) -> Term:
+    """The elementwise product as a term, without factors of one."""
+    if left == Constant(1.0):
+        return right
+    if right == Constant(1.0):
+        return left
+    shape = left.shape if left.shape != SCALAR else right.shape
+    return Apply("mul", (left, right), shape, "", left.span or right.span)
+
+
+def plus(left: Term, right: Term) -> Term:
+    """The sum as a term."""
+    shape = left.shape if left.shape != SCALAR else right.shape
+    return Apply("add", (left, right), shape, "", left.span or right.span)
+
+
+def scalar_term(coefficient: float, scalars: tuple[Term, ...]) -> Term:
+    """coefficient * product of scalars, as a term; -1 becomes a negation."""
+    term: Term = Constant(1.0)
+    for s in scalars:
+        term = times(term, s)
+    if coefficient == 1.0:
+        return term
+    if coefficient == -1.0 and scalars:
+        return Apply("neg", (term,), SCALAR, "", term.span)
+    return times(Constant(coefficient), term)
+
+
+def expand(term: Term) -> tuple[Product, ...]:
+    """The term as a sum of products; raises Refusal where a state enters nonlinearly."""
+    if not reads_state(term) and term.shape == SCALAR:
+        return _scalar(term)
+    if isinstance(term, State):
+        return (Product(1.0, (), (StateFactor(term, False),), term.shape, term.span),)
+    if isinstance(term, Eye):
+        return (Product(1.0, (), (), term.shape, term.span),)
+    if isinstance(term, Apply) and term.op in _RULES:
+        return _RULES[term.op](term)
+    if reads_state(term):
+        raise Refusal(f"the state enters `{term.op if isinstance(term, Apply) else term}` which is not linear", term.span)
+    return (Product(1.0, (), (_vector(term),), term.shape, term.span),)
+
+
+def _vector(term: Term) -> Factor:
+    if term.shape[1] == "1":
+        return Column(term)
+    if term.shape[0] == "1":
+        return Row(column(term))
+    return Dense(term)
+
+
+def _scalar(term: Term) -> tuple[Product, ...]:
+    """A state-free scalar: factors of a product apart, a sum in one piece."""
+    if isinstance(term, Constant):
+        return (Product(term.value, (), (), SCALAR, term.span),)
+    if isinstance(term, Apply) and term.op == "neg":
+        return tuple(replace(p, coefficient=-p.coefficient) for p in _scalar(term.args[0]))
+    if isinstance(term, Apply) and term.op == "mul":
+        (left,), (right,) = _scalar(term.args[0]), _scalar(term.args[1])
+        return (Product(left.coefficient * right.coefficient, left.scalars + right.scalars, (), SCALAR, term.span),)
+    if isinstance(term, Apply) and term.op == "div":
+        return (_divide(_scalar(term.args[0])[0], term.args[1]),)
+    return (Product(1.0, (term,), (), SCALAR, term.span),)
+
+
+def _divide(product: Product, divisor: Term) -> Product:
+    if isinstance(divisor, Constant) and divisor.value != 0.0:
+        return replace(product, coefficient=product.coefficient / divisor.value)
+    inverse = Apply("div", (Constant(1.0), divisor), SCALAR, "", divisor.span)
+    return replace(product, scalars=(*product.scalars, inverse))
+
+
+def _neg(term: Apply) -> tuple[Product, ...]:
+    return tuple(replace(p, coefficient=-p.coefficient) for p in expand(term.args[0]))
+
+
+def _sum(term: Apply) -> tuple[Product, ...]:
+    left, right = term.args
+    if not reads_state(term) and "1" in term.shape:
+        return (Product(1.0, (), (_vector(term),), term.shape, term.span),)
+    if left.shape != right.shape and reads_state(term):
+        raise Refusal("a vector or scalar is added to every entry of a matrix that depends on the state", term.span)
+    if left.shape != right.shape:
+        return (Product(1.0, (), (Dense(term),), term.shape, term.span),)
+    second = expand(right)
+    if term.op == "sub":
+        second = tuple(replace(p, coefficient=-p.coefficient) for p in second)
+    return expand(left) + second
+
+
+def _div(term: Apply) -> tuple[Product, ...]:
+    numerator, divisor = term.args
+    if reads_state(divisor):
+        raise Refusal("the state stands in a divisor", divisor.span)
+    if divisor.shape == SCALAR:
+        return tuple(_divide(p, divisor) for p in expand(numerator))
+    ones = Apply("div", (Constant(1.0), divisor), divisor.shape, "", divisor.span)
+    return _mul(Apply("mul", (ones, numerator), term.shape, "", term.span))
+
+
+def _mul(term: Apply) -> tuple[Product, ...]:
+    left, right = term.args
+    if reads_state(left) and reads_state(right):
+        raise Refusal("two factors of this product both depend on the state", term.span)
+    state_side, free = (left, right) if reads_state(left) else (right, left)
+    if free.shape == SCALAR or state_side.shape == SCALAR:
+        return tuple(_join(a, b, term) for a in expand(free) for b in expand(state_side))
+    if free.shape[1] == "1" and state_side.shape[1] != "1" and free.shape[0] == state_side.shape[0]:
+        return _scale(free, state_side, left=True, term=term)
+    if free.shape[0] == "1" and state_side.shape[0] != "1" and free.shape[1] == state_side.shape[1]:
+        return _scale(free, state_side, left=False, term=term)
+    return _hadamard(free, state_side, term)
+
+
+def _scale(vector: Term, matrix: Term, *, left: bool, term: Apply) -> tuple[Product, ...]:
+    """A column scales the rows of a matrix, a row its columns."""
+    out = []
+    for v in expand(vector):
+        diagonal = Diagonal(_as_column(v))
+        for m in expand(matrix):
+            chain = (diagonal, *m.chain) if left else (*m.chain, diagonal)
+            out.append(_reduce(Product(v.coefficient * m.coefficient, v.scalars + m.scalars, chain, term.shape, term.span)))
+    return tuple(out)
+
+
+def _as_column(product: Product) -> Term:
+    """The vector of a state-free product of one vector factor."""
+    if len(product.chain) == 1 and isinstance(product.chain[0], Column | Row):
+        return product.chain[0].term
+    raise Refusal("a vector is expected here", product.span)
+
+
+def _hadamard(free: Term, other: Term, term: Apply) -> tuple[Product, ...]:
+    """Elementwise product of equal shapes: (u v^T) * M = diag(u) M diag(v)."""
+    if not reads_state(other) and "1" in term.shape:
+        if free.shape == other.shape:
+            return _vector_product(free, other, term)
+        raise Refusal("a column times a row", term.span)
+    out = []
+    for f in expand(free):
+        for m in expand(other):
+            diagonals = _outer(f)
+            if "1" in term.shape:
+                diagonals = (Diagonal(_as_column(f)), None) if term.shape[1] == "1" else (None, Diagonal(_as_column(f)))
+            first, last = diagonals
+            chain = (*((first,) if first else ()), *m.chain, *((last,) if last else ()))
+            out.append(_reduce(Product(f.coefficient * m.coefficient, f.scalars + m.scalars, chain, term.shape, term.span)))
+    return tuple(out)
+
+
+def _vector_product(left: Term, right: Term, term: Apply) -> tuple[Product, ...]:
+    (a,), (b,) = expand(left), expand(right)
+    vector = times(_as_column(a), _as_column(b))
+    factor: Factor = Column(vector) if term.shape[1] == "1" else Row(vector)
+    return (Product(a.coefficient * b.coefficient, a.scalars + b.scalars, (factor,), term.shape, term.span),)
+
+
+def _outer(product: Product) -> tuple[Diagonal | None, Diagonal | None]:
+    if len(product.chain) == 1 and isinstance(product.chain[0], Column | Row):
+        return None, None
+    if len(product.chain) == 2 and isinstance(product.chain[0], Column) and isinstance(product.chain[1], Row):
+        return Diagonal(product.chain[0].term), Diagonal(product.chain[1].term)
+    raise Refusal("a full matrix multiplies the state entry by entry: elementwise decay, the scan class", product.span)
+
+
+def _matmul(term: Apply) -> tuple[Product, ...]:
+    left, right = term.args
+    if reads_state(left) and reads_state(right):
+        raise Refusal("two factors of this product both depend on the state", term.span)
+    return tuple(_join(a, b, term) for a in expand(left) for b in expand(right))
+
+
+def _join(left: Product, right: Product, term: Apply) -> Product:
+    if left.shape == SCALAR and right.shape != SCALAR and left.chain:
+        chain = right.chain + left.chain  # a scalar that reads the state: u * (q^T S v) = u q^T S v, for a column u
+        if right.shape[1] != "1":
+            raise Refusal("a number read from the state multiplies a matrix or a row", term.span)
+    else:
+        chain = left.chain + right.chain
+    return _reduce(Product(left.coefficient * right.coefficient, left.scalars + right.scalars, chain, term.shape, term.span))
+
+
+def _reduce(product: Product) -> Product:
+    """Rows that meet columns become scalars, diagonals are folded into the vectors beside them."""
+    chain: list[Factor] = []
+    scalars = list(product.scalars)
+    for factor in product.chain:
+        chain.append(factor)
+        while len(chain) > 1 and (merged := _meet(chain[-2], chain[-1])) is not None:
+            del chain[-2:]
+            if isinstance(merged, Apply):
+                scalars.append(merged)
+            else:
+                assert not isinstance(merged, Constant)
+                chain.append(merged)  # type: ignore[arg-type]
+    return replace(product, scalars=tuple(scalars), chain=tuple(chain))
+
+
+def _meet(left: Factor, right: Factor) -> Factor | Apply | None:
+    match left, right:
+        case Row(a), Column(b):
+            return Apply("matmul", (transpose(a), b), SCALAR, "", a.span)
+        case Row(a), Diagonal(b):
+            return Row(times(a, b))
+        case Diagonal(a), Column(b):
+            return Column(times(a, b))
+        case Diagonal(a), Diagonal(b):
+            return Diagonal(times(a, b))
+    return None
+
+
+def _transposed(term: Apply) -> tuple[Product, ...]:
+    return tuple(flip(p) for p in expand(term.args[0]))
+
+
+def flip(product: Product) -> Product:
+    """The transposed product."""
+    turned: list[Factor] = []
+    for factor in reversed(product.chain):
+        match factor:
+            case Column(t):
+                turned.append(Row(t))
+            case Row(t):
+                turned.append(Column(t))
+            case Dense(t):
+                turned.append(Dense(transpose(t)))
+            case StateFactor(s, transposed):
+                turned.append(StateFactor(s, not transposed))
+            case Diagonal():
+                turned.append(factor)
+    return replace(product, chain=tuple(turned), shape=(product.shape[1], product.shape[0]))
+
+
+_RULES: dict[str, Callable[[Apply], tuple[Product, ...]]] = {
+    "neg": _neg,
+    "add": _sum,
+    "sub": _sum,
+    "mul": _mul,
+    "div": _div,
+    "matmul": _matmul,
+    "transpose": _transposed,
+}

@@ -1,0 +1,78 @@
+"""The decay of a state: the products that only scale it, as one multiplier and as its logarithm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recgen.analysis.algebra import Refusal, plus, scalar_term, times
+from recgen.analysis.normal_form import Decay
+from recgen.lang.domains import interval
+from recgen.lang.recurrence import Recurrence, StateInfo
+from recgen.lang.terms import SCALAR, Apply, Argument, Constant, Term, walk
+
+
+@dataclass(frozen=True)
+class Multiplier:
+    """coefficient * scalars * diag(diagonal), the diagonal None for a multiple of the identity."""
+
+    coefficient: float
+    scalars: tuple[Term, ...]
+    diagonal: Term | None
+
+    @property
+    def trivial(self) -> bool:
+        """Whether it is the number 1."""
+        return self.coefficient == 1.0 and not self.scalars and self.diagonal is None
+
+    @property
+    def term(self) -> Term:
+        """The multiplier as one term: a scalar, or a key column."""
+        scalar = scalar_term(self.coefficient, self.scalars)
+        return scalar if self.diagonal is None else times(scalar, self.diagonal)
+
+
+def decay_of(parts: list[Multiplier], recurrence: Recurrence, state: StateInfo) -> tuple[Decay, Multiplier]:
+    """The decay and its multiplier from the products that carry the state on unchanged in direction (several are added)."""
+    if not parts:
+        raise Refusal(f"{state.name}[t] does not carry {state.name}[t-1] on: every step starts afresh", state.span)
+    whole = parts[0] if len(parts) == 1 else Multiplier(1.0, (), None)
+    total = parts[0].term
+    for part in parts[1:]:
+        total = plus(total, part.term)
+    if len(parts) > 1:
+        whole = Multiplier(1.0, (total,), None) if total.shape == SCALAR else Multiplier(1.0, (), total)
+    if whole.trivial:
+        return Decay("none", None, True, None), whole
+    bounds = interval(total, recurrence.arguments)
+    kind = "scalar" if total.shape == SCALAR else "vector"
+    constant = not any(isinstance(x, Argument) and x.role == "input" for x in walk(total))
+    if bounds.within(0.0, 1.0):
+        return Decay(kind, _log(whole), constant, None), whole
+    magnitude = Apply("log_floor", (Apply("abs", (total,), total.shape, "", total.span),), total.shape, "", total.span)
+    return Decay(kind, magnitude, constant, total), whole
+
+
+def _log(whole: Multiplier) -> Term:
+    """log of the multiplier, factor by factor: log exp(x) is x, log sigmoid(x) is logsigmoid(x), else a floored logarithm."""
+    factors = list(whole.scalars) + (_vector_factors(whole.diagonal) if whole.diagonal is not None else [])
+    if whole.coefficient != 1.0:
+        factors.insert(0, Constant(whole.coefficient))
+    logs = [_log_factor(f) for f in factors]
+    total = logs[0]
+    for x in logs[1:]:
+        total = plus(total, x)
+    return total
+
+
+def _vector_factors(term: Term) -> list[Term]:
+    if isinstance(term, Apply) and term.op == "mul":
+        return _vector_factors(term.args[0]) + _vector_factors(term.args[1])
+    return [term]
+
+
+def _log_factor(factor: Term) -> Term:
+    if isinstance(factor, Apply) and factor.op == "exp":
+        return factor.args[0]
+    if isinstance(factor, Apply) and factor.op == "sigmoid":
+        return Apply("logsigmoid", factor.args, factor.shape, "", factor.span)
+    return Apply("log_floor", (factor,), factor.shape, "", factor.span)

@@ -1,0 +1,82 @@
+"""The normal form of a recurrence: what the analyzer finds and every later stage works from.
+
+Per token, with the state oriented [key axis, value axis] and R write streams:
+
+    S_t = diag(exp(g_t)) S_{t-1} + sum_r w^r_t (E^r_t)^T,     E^r_t = X^r_t + c^r_t D_t^T a^r_t
+    D_t = diag(exp(g_t)) S_{t-1} where `Stream.decayed`, else S_{t-1}
+    reads: S_t^T q_t (lag 0) or S_{t-1}^T q_t (lag 1); outputs: any function of the reads and of the token's inputs
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recgen.lang.recurrence import Recurrence, StateInfo
+from recgen.lang.terms import Term
+
+
+@dataclass(frozen=True)
+class Decay:
+    """How the state forgets.
+
+    `kind` is "none", "scalar" (one number per token and head) or "vector" (one per key channel). `log` is the natural log of the
+    multiplier as a term (None for kind "none"). `constant`: it varies with the head only. `signed` holds the multiplier itself when it
+    may be negative or above 1; then `log` is the log of its magnitude.
+    """
+
+    kind: str
+    log: Term | None
+    constant: bool
+    signed: Term | None
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One rank-one write a token: direction `write` (key column), `value` X (value column, None for 0), `strength` c (scalar, None for 1)
+    times the state's answer to `correct` a (key column, None for no correction), of the decayed state where `decayed`."""
+
+    write: Term
+    value: Term | None
+    strength: Term | None
+    correct: Term | None
+    decayed: bool
+
+
+@dataclass(frozen=True)
+class ReadOut:
+    """A vector over the value axis read from the state: S_t^T query (lag 0) or S_{t-1}^T query (lag 1)."""
+
+    query: Term
+    lag: int
+
+
+@dataclass(frozen=True)
+class Output:
+    """A returned value: a state-free term over `Read`s, inputs and params."""
+
+    name: str
+    value: Term
+
+
+@dataclass(frozen=True)
+class NormalForm:
+    """A recurrence whose state enters affinely with a diagonal-plus-low-rank transition on one side.
+
+    `transposed`: the state was declared [value axis, key axis]. `notes`: the structure that was recognised, one sentence each.
+    """
+
+    recurrence: Recurrence
+    state: StateInfo
+    key_axis: str
+    value_axis: str
+    transposed: bool
+    decay: Decay
+    streams: tuple[Stream, ...]
+    reads: tuple[ReadOut, ...]
+    outputs: tuple[Output, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def feedback(self) -> bool:
+        """Whether any stream corrects by what the state holds."""
+        return any(s.correct is not None for s in self.streams)

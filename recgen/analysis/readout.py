@@ -1,0 +1,85 @@
+"""Outputs: the parts that read the state linearly become reads, what remains is a function of reads and inputs."""
+
+from __future__ import annotations
+
+from recgen.analysis.algebra import Column, Diagonal, Product, Refusal, Row, StateFactor, expand, flip, plus, scalar_term, times, transpose
+from recgen.analysis.normal_form import ReadOut
+from recgen.lang.terms import SCALAR, Apply, Read, State, Term, reads_state
+
+
+class Reads:
+    """Collects the reads of the outputs of one recurrence, equal ones once."""
+
+    def __init__(self, state: str, transposed: bool) -> None:
+        self.found: list[ReadOut] = []
+        self._state = state
+        self._transposed = transposed
+
+    def extract(self, term: Term) -> Term:
+        """The output with every linear read of the state replaced by a `Read`; raises Refusal where the state enters otherwise."""
+        if not reads_state(term):
+            return term
+        if "1" in term.shape:
+            try:
+                products = expand(term)
+            except Refusal:
+                products = None
+            if products is not None:
+                return self._sum(products, term)
+        if not isinstance(term, Apply) or "1" not in term.shape:
+            raise Refusal("an output reads the state otherwise than through a product with a vector", term.span)
+        return Apply(term.op, tuple(self.extract(a) for a in term.args), term.shape, term.option, term.span)
+
+    def _sum(self, products: tuple[Product, ...], term: Term) -> Term:
+        total: Term | None = None
+        as_row = term.shape[0] == "1" and term.shape != SCALAR
+        for p in products:
+            part = self._product(flip(p) if as_row else p)
+            total = part if total is None else plus(total, part)
+        assert total is not None
+        return transpose(total) if as_row else total
+
+    def _product(self, p: Product) -> Term:
+        """(prefix) S^T query as prefix * read, in column orientation."""
+        if p.state is None:
+            return self._free(p)
+        at = next(i for i, f in enumerate(p.chain) if isinstance(f, StateFactor))
+        factor, before, after = p.chain[at], p.chain[:at], p.chain[at + 1 :]
+        assert isinstance(factor, StateFactor)
+        if p.shape == SCALAR and factor.transposed == self._transposed:  # u^T S q read from the other end
+            return self._product(flip(p))
+        if factor.transposed == self._transposed:
+            raise Refusal("an output reads the state over its value axis; reads over the key axis are compiled", p.span)
+        if len(after) != 1 or not isinstance(after[0], Column):
+            raise Refusal("an output reads the state otherwise than through a product with a vector", p.span)
+        query = times(scalar_term(p.coefficient, p.scalars), after[0].term)
+        return self._prefixed(before, self._read(query, factor.state), p)
+
+    def _read(self, query: Term, state: State) -> Term:
+        read = ReadOut(query, state.lag)
+        if read not in self.found:
+            self.found.append(read)
+        value_axis = state.shape[0] if self._transposed else state.shape[1]
+        return Read(self.found.index(read), (value_axis, "1"), query.span)
+
+    @staticmethod
+    def _prefixed(before: tuple[object, ...], read: Term, p: Product) -> Term:
+        match before:
+            case ():
+                return read
+            case (Diagonal(gate),):
+                return times(gate, read)
+            case (Row(u),):
+                return Apply("matmul", (transpose(u), read), SCALAR, "", p.span)
+            case (Column(w), Row(u)):
+                return times(Apply("matmul", (transpose(u), read), SCALAR, "", p.span), w)
+        raise Refusal("an output transforms what it reads by a full matrix", p.span)
+
+    @staticmethod
+    def _free(p: Product) -> Term:
+        scalar = scalar_term(p.coefficient, p.scalars)
+        if not p.chain:
+            return scalar
+        if len(p.chain) == 1 and isinstance(p.chain[0], Column):
+            return times(scalar, p.chain[0].term)
+        raise Refusal("an output multiplies a vector by a full matrix", p.span)

@@ -1,0 +1,157 @@
+"""The adjoint of the chunk form: the same solve transposed, the same scores, read from the other end.
+
+The gradient of every operand is the sum of what each use contributes; the gate's gradient sums the links that cross a token (never a
+difference of row and column sums).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from recgen.derive.chunk_ir import GateGradient, Hadamard, MatMul, Node, RowSum, ScoreGradients, Step, Sum, Sym
+from recgen.derive.forward import Builder, S, total
+from recgen.derive.operands import ReadNames, StreamNames
+
+DS = Sym("dS")
+
+
+@dataclass
+class _Gate:
+    links: list[Node] = field(default_factory=list)
+    links_before: list[Node] = field(default_factory=list)
+    between: list[Node] = field(default_factory=list)
+    start: list[Node] = field(default_factory=list)
+    before: list[Node] = field(default_factory=list)
+    end: list[Node] = field(default_factory=list)
+
+
+def add_adjoint(b: Builder) -> None:
+    """Appends the adjoint's steps to the builder."""
+    _Adjoint(b).build()
+
+
+class _Adjoint:
+    def __init__(self, builder: Builder) -> None:
+        self.b = builder
+        self.parts: dict[str, list[Node]] = {}
+        self.gate = _Gate()
+
+    def step(self, name: str, value: Node, symbol: str, meaning: str) -> Sym:
+        """A step of the last phase, and its name as a node."""
+        self.b.adjoint_finish.append(Step(name, value, symbol, meaning))
+        return Sym(name)
+
+    def add(self, operand: str, part: Node) -> None:
+        """A contribution to an operand's gradient."""
+        self.parts.setdefault(operand, []).append(part)
+
+    def build(self) -> None:
+        """Prepare, scan backwards, finish."""
+        self._prepare()
+        self._scan()
+        self._writes()
+        for read in self.b.operands.reads:
+            self._read(read)
+        for s in self.b.feedback:
+            self._correction(s)
+        for s in self.b.operands.streams:
+            into_end = self.step(
+                f"dw_end{s.tag}", self.b.decayed(MatMul(self.b.write(s), DS, turn_right=True), "end"), "dw^end", "from the chunk's end state"
+            )
+            self.add(s.write, into_end)
+            self.gate.end.append(Hadamard(Sym(s.write), into_end))
+        if self.b.decay != "none":
+            self.add("log_decay", self._gate())
+        for operand in self.b.operands.operands:
+            parts = self.parts[operand.name]
+            self.step(f"d_{operand.name}", total(parts), f"d{operand.symbol}", f"gradient of {operand.symbol}")
+
+    def _prepare(self) -> None:
+        reads, streams = self.b.operands.reads, self.b.operands.streams
+        prepare = self.b.adjoint_prepare
+        for s in self.b.feedback:
+            prepare.append(Step(f"E{s.tag}", self.b.resolved(s), "E", "resolved writes: U + W S"))
+        for s in streams:
+            taken: list[Node] = [MatMul(Sym(f"A_qk{read.tag}{s.tag}"), Sym(f"d_read{read.tag}"), turn_left=True) for read in reads]
+            prepare.append(Step(f"dE_read{s.tag}", total(taken), "A^T dO", "gradient of the writes through the chunk's reads"))
+        into: list[Node] = [MatMul(Sym(f"q_in{read.tag}"), Sym(f"d_read{read.tag}"), turn_left=True) for read in reads]
+        prepare.append(Step("dS_read", total(into), "Q^T dO", "gradient of the incoming state through the reads"))
+
+    def _scan(self) -> None:
+        parts: list[Node] = [Sym("dS_read"), self.b.through(DS)]
+        for s in self.b.feedback:
+            self.b.adjoint_scan.append(Step(f"Z{s.tag}", self._into_write(s), "Z", "gradient of the resolved writes"))
+            parts.append(MatMul(Sym(f"W{s.tag}"), Sym(f"Z{s.tag}"), turn_left=True))
+        self.b.adjoint_scan.append(Step("dS", total(parts), "dS", "gradient of the state at the chunk's start"))
+
+    @staticmethod
+    def _into_write(s: StreamNames) -> Node:
+        return Sum((Sym(f"dE_read{s.tag}"), MatMul(Sym(f"k_end{s.tag}"), DS)))
+
+    def _writes(self) -> None:
+        """Through the transposed inverse to the right-hand sides."""
+        for s in self.b.feedback:
+            solved: list[Node] = [MatMul(Sym(f"A_kk{r.tag}{s.tag}"), Sym(f"Z{r.tag}"), turn_left=True) for r in self.b.feedback]
+            right_side = self.step(f"dX{s.tag}", total(solved), "dX", "gradient of the solve's right-hand side")
+            if s.value:
+                self.add(s.value, right_side)
+            self.step(f"dR{s.tag}", self.b.strength(s, right_side), "dU", "gradient of what the correction found")
+        for r in self.b.operands.streams:
+            if r.correct:
+                continue
+            parts: list[Node] = [self._into_write(r)]
+            parts += [MatMul(Sym(f"R{s.tag}{r.tag}"), Sym(f"dR{s.tag}"), turn_left=True) for s in self.b.feedback]
+            self.add(r.value, total(parts))
+
+    def _read(self, read: ReadNames) -> None:
+        before = read.lag == 1
+        inward = self.step(
+            f"dq_in{read.tag}",
+            self.b.decayed(MatMul(Sym(f"d_read{read.tag}"), S, turn_right=True), "before" if before else "start"),
+            "dq^in",
+            "from the incoming state",
+        )
+        self.add(read.query, inward)
+        (self.gate.before if before else self.gate.start).append(Hadamard(Sym(read.query), inward))
+        for s in self.b.operands.streams:
+            weights = MatMul(Sym(f"d_read{read.tag}"), self.b.write(s), turn_right=True)
+            self._score(read.query, s.write, weights, Sym(f"A_qk{read.tag}{s.tag}"), f"qk{read.tag}{s.tag}", exclusive=before, strict=before)
+
+    def _correction(self, s: StreamNames) -> None:
+        found: list[Node] = [MatMul(Sym(f"a_in{s.tag}"), S)]
+        found += [MatMul(Sym(f"R{s.tag}{r.tag}"), self.b.write(r)) for r in self.b.operands.streams]
+        if s.strength:
+            answer = self.step(f"found{s.tag}", Sum(tuple(found)), "S^T a", "what the correction found")
+            self.add(s.strength, RowSum(Hadamard(Sym(f"dX{s.tag}"), answer)))
+        inward = self.step(
+            f"da_in{s.tag}", self.b.decayed(MatMul(Sym(f"dR{s.tag}"), S, turn_right=True), self.b.stretch(s)), "da^in", "from the incoming state"
+        )
+        self.add(s.correct, inward)
+        (self.gate.start if s.decayed else self.gate.before).append(Hadamard(Sym(s.correct), inward))
+        for r in self.b.operands.streams:
+            weights = MatMul(Sym(f"dR{s.tag}"), self.b.write(r), turn_right=True)
+            self._score(s.correct, r.write, weights, Sym(f"R{s.tag}{r.tag}"), f"kk{s.tag}{r.tag}", exclusive=not s.decayed, strict=True)
+
+    def _score(self, left: str, right: str, weights: Node, score: Node, tag: str, *, exclusive: bool, strict: bool) -> None:
+        """The gradients of one score's operands for the gradient `weights` of its value."""
+        if self.b.decay == "vector":
+            names = (f"dl_{tag}", f"dr_{tag}", f"dg_{tag}")
+            self.step(
+                ", ".join(names), ScoreGradients(weights, Sym(left), Sym(right), exclusive, strict), "dA", "through the scores: to each side and the gate"
+            )
+            self.add(left, Sym(names[0]))
+            self.add(right, Sym(names[1]))
+            self.gate.between.append(Sym(names[2]))
+            return
+        raw = self.step(f"D_{tag}", weights, "dA", "gradient of the scores")
+        masked = self.step(f"P_{tag}", self.b.masked(raw, exclusive=exclusive, strict=strict), "dA * Γ", "gradient of the products of rows")
+        self.add(left, MatMul(masked, Sym(right)))
+        self.add(right, MatMul(masked, Sym(left), turn_left=True))
+        (self.gate.links_before if exclusive else self.gate.links).append(Hadamard(score, raw))
+
+    def _gate(self) -> GateGradient:
+        g = self.gate
+        through = Hadamard(self.b.through(S), DS)
+        return GateGradient(
+            tuple(g.links), tuple(g.links_before), tuple(g.between), tuple(g.start), tuple(g.before), tuple(g.end), through
+        )

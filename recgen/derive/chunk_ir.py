@@ -1,0 +1,186 @@
+"""The chunk form as named matrix steps: what is printed as code, shown by `explain`, and proved.
+
+Matrices of one chunk of C tokens and one head; rows are tokens [C, K], [C, V], [C, C], or the state [K, V]. The cumulated log decay within
+the chunk is G (inclusive of the token) or H (exclusive of it).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sym:
+    """An operand, the state S, or an earlier step."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class MatMul:
+    """left @ right, either transposed first."""
+
+    left: Node
+    right: Node
+    turn_left: bool = False
+    turn_right: bool = False
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The sum of its terms."""
+
+    terms: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Negative:
+    """-matrix."""
+
+    matrix: Node
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Every row of `matrix` times its entry of `column` [C, 1]."""
+
+    column: Node
+    matrix: Node
+
+
+@dataclass(frozen=True)
+class Hadamard:
+    """Entry by entry."""
+
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True)
+class Causal:
+    """`matrix` [C, C] with 0 where column j comes after row i (at i too where `strict`)."""
+
+    matrix: Node
+    strict: bool
+
+
+@dataclass(frozen=True)
+class Gamma:
+    """Scalar decay between tokens: exp(G_i - G_j) for j <= i, or exp(H_i - G_j) for j < i where `exclusive`; else 0."""
+
+    exclusive: bool
+
+
+@dataclass(frozen=True)
+class Score:
+    """Vector decay: sum_k left_ik exp(G_ik - G_jk) right_jk for j <= i (j < i where `strict`); with H_i where `exclusive` (then j < i)."""
+
+    left: Node
+    right: Node
+    exclusive: bool
+    strict: bool
+
+
+@dataclass(frozen=True)
+class ScoreGradients:
+    """Three results for the gradient `weights` [C, C] of a Score: its left operand's, its right operand's, and the log decay's."""
+
+    weights: Node
+    left: Node
+    right: Node
+    exclusive: bool
+    strict: bool
+
+
+@dataclass(frozen=True)
+class Decayed:
+    """[C, K] rows scaled by the decay over a stretch: "start" exp(G_i), "before" exp(H_i), "end" exp(G_C - G_i)."""
+
+    matrix: Node
+    stretch: str
+
+
+@dataclass(frozen=True)
+class Through:
+    """A state carried through the whole chunk: diag(exp(G_C)) matrix."""
+
+    matrix: Node
+
+
+@dataclass(frozen=True)
+class Inverse:
+    """The block at (`row`, `column`) of (I - L)^-1, where L has the strictly causal blocks `blocks` (streams by streams)."""
+
+    blocks: tuple[tuple[Node, ...], ...]
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class RowSum:
+    """The sum of every row, [C, 1]."""
+
+    matrix: Node
+
+
+@dataclass(frozen=True)
+class GateGradient:
+    """The gradient of the log decay as sums over the links that cross each token.
+
+    `links`, `links_before`: score * gradient [C, C] of links from token j to token i (to just before token i). `between`: links between
+    tokens that are already summed per token. `start`, `before`: operand * gradient [C, K] of links from the incoming state to token i (to
+    just before it). `end`: of links from token j to the outgoing state. `through`: [K, V] of the state carried past every token.
+    """
+
+    links: tuple[Node, ...]
+    links_before: tuple[Node, ...]
+    between: tuple[Node, ...]
+    start: tuple[Node, ...]
+    before: tuple[Node, ...]
+    end: tuple[Node, ...]
+    through: Node
+
+
+Node = (
+    Sym | MatMul | Sum | Negative | Scaled | Hadamard | Causal | Gamma | Score | ScoreGradients | Decayed | Through | Inverse | RowSum | GateGradient
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """`name = value`, with the symbol that papers give it and what it is; several names, comma-separated, where the value has parts."""
+
+    name: str
+    value: Node
+    symbol: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A per-token matrix that the chunk form takes: `size` is "K" or "V" (an axis role), "1" for a column of numbers."""
+
+    name: str
+    size: str
+    symbol: str
+
+
+@dataclass(frozen=True)
+class ChunkForm:
+    """The forward chunk form and its adjoint.
+
+    Forward: `prepare` (all chunks at once), `scan` (chunk after chunk; reads and sets S), `finish` (all chunks at once, from the stacked S and
+    scan results). Adjoint likewise, backwards: `adjoint_prepare`, `adjoint_scan` (reads and sets dS), `adjoint_finish`; `gradients` names
+    the step that holds each operand's gradient. `reads` names the steps that hold the reads, `writes` those of the resolved writes.
+    """
+
+    decay: str
+    operands: tuple[Operand, ...]
+    prepare: tuple[Step, ...]
+    scan: tuple[Step, ...]
+    finish: tuple[Step, ...]
+    reads: tuple[str, ...]
+    adjoint_prepare: tuple[Step, ...]
+    adjoint_scan: tuple[Step, ...]
+    adjoint_finish: tuple[Step, ...]
+    gradients: tuple[tuple[str, str], ...]

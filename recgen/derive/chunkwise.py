@@ -1,0 +1,28 @@
+"""The chunk form and its adjoint from the normal form."""
+
+from __future__ import annotations
+
+from recgen.analysis.normal_form import NormalForm
+from recgen.derive.adjoint import add_adjoint
+from recgen.derive.chunk_ir import ChunkForm
+from recgen.derive.forward import Builder
+from recgen.derive.operands import OperandSet
+
+
+def derive(form: NormalForm, operands: OperandSet) -> ChunkForm:
+    """The chunk form of a normal form whose operands have been named."""
+    b = Builder(form.decay.kind, operands)
+    b.forward()
+    add_adjoint(b)
+    return ChunkForm(
+        form.decay.kind,
+        operands.operands,
+        tuple(b.prepare),
+        tuple(b.scan),
+        tuple(b.finish),
+        tuple(f"read{read.tag}" for read in operands.reads),
+        tuple(b.adjoint_prepare),
+        tuple(b.adjoint_scan),
+        tuple(b.adjoint_finish),
+        tuple((o.name, f"d_{o.name}") for o in operands.operands),
+    )

@@ -1,0 +1,86 @@
+"""The operands of the chunk form: which expressions of the spec stand for q, w, X, c, a and g, each computed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recgen.analysis.normal_form import NormalForm
+from recgen.derive.chunk_ir import Operand
+from recgen.lang.terms import Term
+
+
+@dataclass(frozen=True)
+class StreamNames:
+    """The operand names of one write stream; "" where it has none. `tag` tells several streams apart."""
+
+    tag: str
+    write: str
+    value: str
+    strength: str
+    correct: str
+    decayed: bool
+
+
+@dataclass(frozen=True)
+class ReadNames:
+    """The operand name of one read's query, and its lag; `tag` tells several reads apart ("" for a single one)."""
+
+    tag: str
+    query: str
+    lag: int
+
+
+@dataclass(frozen=True)
+class OperandSet:
+    """Every operand with its term; equal terms share one operand."""
+
+    operands: tuple[Operand, ...]
+    terms: tuple[tuple[str, Term], ...]
+    reads: tuple[ReadNames, ...]
+    streams: tuple[StreamNames, ...]
+
+    def term(self, name: str) -> Term:
+        """The expression behind an operand."""
+        return dict(self.terms)[name]
+
+
+class _Namer:
+    def __init__(self) -> None:
+        self.names: dict[tuple[Term, str], str] = {}
+        self.operands: list[Operand] = []
+        self.terms: list[tuple[str, Term]] = []
+
+    def name(self, term: Term | None, hint: str, size: str, symbol: str) -> str:
+        if term is None:
+            return ""
+        key = (term, size)
+        if key not in self.names:
+            taken = set(self.names.values())
+            name, n = hint, 1
+            while name in taken:
+                n += 1
+                name = f"{hint}{n}"
+            self.names[key] = name
+            self.operands.append(Operand(name, size, symbol))
+            self.terms.append((name, term))
+        return self.names[key]
+
+
+def name_operands(form: NormalForm) -> OperandSet:
+    """Names for all operands of a normal form: query, write, value, strength, correct, log_decay (numbered where there are several)."""
+    namer = _Namer()
+    streams = []
+    for i, s in enumerate(form.streams):
+        write = namer.name(s.write, "write", "K", "w")
+        correct = namer.name(s.correct, "correct", "K", "a")
+        value = namer.name(s.value, "value", "V", "X")
+        strength = namer.name(s.strength, "strength", "1", "c")
+        streams.append(StreamNames(_tag(i, len(form.streams)), write, value, strength, correct, s.decayed))
+    reads = tuple(ReadNames(_tag(i, len(form.reads)), namer.name(r.query, "query", "K", "q"), r.lag) for i, r in enumerate(form.reads))
+    if form.decay.log is not None:
+        namer.name(form.decay.log, "log_decay", "K" if form.decay.kind == "vector" else "1", "g")
+    return OperandSet(tuple(namer.operands), tuple(namer.terms), reads, tuple(streams))
+
+
+def _tag(index: int, count: int) -> str:
+    return "" if count == 1 else f"_{index + 1}"

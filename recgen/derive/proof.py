@@ -1,0 +1,211 @@
+"""The proof of a chunk form: expanded for a small chunk, it must equal the unrolled recurrence, exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from recgen.analysis.normal_form import NormalForm
+from recgen.derive.chunk_ir import (
+    Causal,
+    ChunkForm,
+    Decayed,
+    Gamma,
+    Hadamard,
+    Inverse,
+    MatMul,
+    Negative,
+    Node,
+    Scaled,
+    Score,
+    Step,
+    Sum,
+    Sym,
+    Through,
+)
+from recgen.derive.meaning import Matrix, Meaning, Symbols, Unknown, multiplier, product, turned
+from recgen.derive.operands import OperandSet
+from recgen.lang.terms import Read, State, Term, rebuild
+
+
+class ProofFailed(Exception):  # noqa: N818 - the statement that failed, not an error class of a library
+    """The chunk form does not equal the recurrence: a compiler bug."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was shown: for chunks of `tokens` tokens and the given axis sizes, `identities` polynomial identities hold exactly."""
+
+    tokens: int
+    sizes: tuple[tuple[str, int], ...]
+    identities: int
+    symbols: int
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{axis} = {n}" for axis, n in self.sizes)
+        return f"chunk of {self.tokens} tokens, {sizes}: {self.identities} polynomial identities in {self.symbols} symbols hold exactly"
+
+
+def prove(form: NormalForm, operands: OperandSet, chunk: ChunkForm, tokens: int = 3) -> Proof:
+    """Compares outputs and final state of the chunk form with the unrolled recurrence; raises ProofFailed where they differ."""
+    sizes = {axis: 2 for axis in (form.key_axis, form.value_axis)}
+    sizes |= {axis: 1 for a in form.recurrence.arguments for axis in a.axes if axis not in sizes}
+    symbols = Symbols()
+    unproved = _Sides(form, operands, chunk, tokens, sizes, symbols, lambda _: Unknown())
+    unproved.unrolled(), unproved.chunked()
+    sides = _Sides(form, operands, chunk, tokens, sizes, symbols, symbols.generate())
+    unrolled, derived = sides.unrolled(), sides.chunked()
+    count = 0
+    for name, left in unrolled.items():
+        for i, (row, other) in enumerate(zip(left, derived[name], strict=True)):
+            for j, (x, y) in enumerate(zip(row, other, strict=True)):
+                count += 1
+                if x - y != 0:
+                    raise ProofFailed(f"{name}[{i}, {j}]: the recurrence gives {x}, the chunk form {y}")
+    return Proof(tokens, tuple(sizes.items()), count, symbols.count)
+
+
+class _Sides:
+    """Both sides of the identity, in one ring."""
+
+    def __init__(self, form: NormalForm, operands: OperandSet, chunk: ChunkForm, tokens: int, sizes: dict[str, int], symbols: Symbols, number: Any) -> None:
+        self.form, self.operands, self.chunk, self.tokens = form, operands, chunk, tokens
+        self.meaning = Meaning(sizes, symbols, number)
+        self.number = number
+        self.keys, self.values = sizes[form.key_axis], sizes[form.value_axis]
+
+    def _initial(self) -> Matrix:
+        """The incoming state as declared."""
+        rows, columns = (self.values, self.keys) if self.form.transposed else (self.keys, self.values)
+        state = State(self.form.state.name, 1, self.form.state.axes[:2])  # type: ignore[arg-type]
+        return [[self.meaning.symbols.entry(state, -1, i, j) for j in range(columns)] for i in range(rows)]
+
+    def unrolled(self) -> dict[str, Matrix]:
+        """Outputs of every token and the final state, token by token."""
+        state, found = self._initial(), {}
+        name = self.form.state.name
+        for t in range(self.tokens):
+            after = self.meaning.value(self.form.state.equation, t, {(name, 1): state})
+            for output in self.form.recurrence.outputs:
+                term = self.form.recurrence.definition(output)
+                found[f"{output} at token {t}"] = self.meaning.value(term, t, {(name, 1): state, (name, 0): after})
+            state = after
+        return {**found, "the final state": state}
+
+    def chunked(self) -> dict[str, Matrix]:
+        """The same from the chunk form."""
+        values: dict[str, Matrix] = {}
+        for operand in self.operands.operands:
+            term = self.operands.term(operand.name)
+            if operand.name != "log_decay":
+                values[operand.name] = [[x for (x,) in self.meaning.value(term, t, {})] for t in range(self.tokens)]
+        decay = self._multipliers()
+        initial = self._initial()
+        values["S"] = turned(initial) if self.form.transposed else initial
+        run = _ChunkMeaning(values, decay, self.tokens, self.number)
+        for step in self.chunk.prepare:
+            run.step(step)
+        incoming = values["S"]
+        for step in self.chunk.scan:
+            run.step(step)
+        final = values["S"]
+        values["S"] = incoming
+        for step in self.chunk.finish:
+            run.step(step)
+        found = {}
+        for t in range(self.tokens):
+            reads = {(f"read {m}", 0): [[x] for x in values[name][t]] for m, name in enumerate(self.chunk.reads)}
+            for output in self.form.outputs:
+                found[f"{output.name} at token {t}"] = self.meaning.value(rebuild(output.value, _as_state), t, reads)
+        return {**found, "the final state": turned(final) if self.form.transposed else final}
+
+    def _multipliers(self) -> list[list[Any]]:
+        if self.form.decay.log is None:
+            return []
+        alpha = multiplier(self.form.decay.log)
+        columns = [self.meaning.value(alpha, t, {}) for t in range(self.tokens)]
+        return [[row[0] for row in column] * (self.keys if len(column) == 1 else 1) for column in columns]
+
+
+def _as_state(term: Term) -> Term:
+    """A read, as a state whose value is given."""
+    return State(f"read {term.index}", 0, term.shape) if isinstance(term, Read) else term
+
+
+class _ChunkMeaning:
+    """Evaluates chunk steps over polynomials."""
+
+    def __init__(self, values: dict[str, Matrix], decay: list[list[Any]], tokens: int, number: Any) -> None:
+        self.values, self.decay, self.tokens, self.number = values, decay, tokens, number
+        self.zero, self.one = number(0.0), number(1.0)
+
+    def step(self, step: Step) -> None:
+        """Evaluates one step and keeps its value."""
+        self.values[step.name] = self.value(step.value)
+
+    def span(self, after: int, until: int, k: int) -> Any:
+        """The product of the decays of tokens after+1 .. until."""
+        out = self.one
+        for t in range(after + 1, until + 1):
+            out = out * self.decay[t][k]
+        return out
+
+    def value(self, node: Node) -> Matrix:
+        """The node as a matrix of polynomials."""
+        match node:
+            case Sym(name):
+                return self.values[name]
+            case MatMul(left, right, turn_left, turn_right):
+                a, b = self.value(left), self.value(right)
+                return product(turned(a) if turn_left else a, turned(b) if turn_right else b, self.zero)
+            case Sum(terms):
+                first, *rest = [self.value(t) for t in terms]
+                for m in rest:
+                    first = [[x + y for x, y in zip(r, s, strict=True)] for r, s in zip(first, m, strict=True)]
+                return first
+            case Negative(matrix):
+                return [[-x for x in row] for row in self.value(matrix)]
+            case Scaled(column, matrix):
+                return [[c * x for x in row] for (c,), row in zip(self.value(column), self.value(matrix), strict=True)]
+            case Hadamard(left, right):
+                return [[x * y for x, y in zip(r, s, strict=True)] for r, s in zip(self.value(left), self.value(right), strict=True)]
+            case Causal(matrix, strict):
+                return [[x if j < i + (not strict) else self.zero for j, x in enumerate(row)] for i, row in enumerate(self.value(matrix))]
+            case Gamma(exclusive):
+                n = range(self.tokens)
+                return [[self.span(j, i - exclusive, 0) if j <= i - exclusive else self.zero for j in n] for i in n]
+            case Score():
+                return self._score(node)
+            case Decayed(matrix, stretch):
+                bounds = {"start": lambda i: (-1, i), "before": lambda i: (-1, i - 1), "end": lambda i: (i, self.tokens - 1)}[stretch]
+                return [[x * self.span(*bounds(i), k) for k, x in enumerate(row)] for i, row in enumerate(self.value(matrix))]
+            case Through(matrix):
+                return [[x * self.span(-1, self.tokens - 1, k) for x in row] for k, row in enumerate(self.value(matrix))]
+            case Inverse(blocks, row, column):
+                return self._inverse(blocks, row, column)
+        raise AssertionError(f"{type(node).__name__} is not part of the forward form")
+
+    def _score(self, node: Score) -> Matrix:
+        left, right = self.value(node.left), self.value(node.right)
+        out = []
+        for i in range(self.tokens):
+            until = i - node.exclusive
+            last = i - (node.strict or node.exclusive)
+            row = [
+                sum((left[i][k] * self.span(j, until, k) * right[j][k] for k in range(len(left[i]))), self.zero) if j <= last else self.zero
+                for j in range(self.tokens)
+            ]
+            out.append(row)
+        return out
+
+    def _inverse(self, blocks: tuple[tuple[Node, ...], ...], row: int, column: int) -> Matrix:
+        """A block of I + L + L^2 + ..., which ends because L is strictly causal."""
+        values = [[self.value(b) for b in line] for line in blocks]
+        whole = [[x for b in line for x in b[i]] for line in values for i in range(self.tokens)]
+        n = len(whole)
+        total = [[self.one if i == j else self.zero for j in range(n)] for i in range(n)]
+        power = total
+        for _ in range(self.tokens):
+            power = product(power, whole, self.zero)
+            total = [[x + y for x, y in zip(r, s, strict=True)] for r, s in zip(total, power, strict=True)]
+        return [line[column * self.tokens : (column + 1) * self.tokens] for line in total[row * self.tokens : (row + 1) * self.tokens]]
