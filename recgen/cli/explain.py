@@ -20,7 +20,8 @@ STAGES: Final = ("parse", "check", "analyze", "derive", "plan", "emit")
 def explain(file: Path, stage: str | None, format_: str) -> None:
     """Print what was recognised, derived and proved.
 
-    That is the class and the refusals with their reasons, the derivation, the proof and the kernels. FILE is a spec, or - for standard input.
+    That is the class and the refusals with their reasons, the derivation, the proof and the kernels.
+    FILE is a spec, or - for standard input.
     """
     compiled = compile_file(file)
     from recgen.explanation import explain as explain_compiled

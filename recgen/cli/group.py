@@ -40,17 +40,17 @@ class ReportingGroup(click.Group):
         except Exception as error:
             if ctx.params.get("debug"):
                 raise
-            _report(error, ctx)
+            _report(error)
             ctx.exit(INTERNAL_FAILURE)
 
 
-def _report(error: Exception, ctx: click.Context) -> None:
+def _report(error: Exception) -> None:
     """Say that recgen failed, where, and what to do."""
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
     where = f" at {frame.tb_frame.f_globals.get('__name__', '?')}:{frame.tb_lineno}" if frame is not None else ""
-    again = shlex.join([str(ctx.info_name), "--debug", *sys.argv[1:]])
+    again = shlex.join(["recgen", "--debug", *sys.argv[1:]])
     click.echo(
         f"recgen failed: {type(error).__name__}: {error}\n"
         f"  This is a fault in recgen{where}, not in your spec.\n"

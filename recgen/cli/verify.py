@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def verify(file: Path, device: str, format_: str) -> None:
     """Check every form and gradient against a loop in float64.
 
-    The loop is the recurrence as written, token by token. FILE is a spec, or - for standard input. The first failing input is shown as one line that reproduces it.
+    The loop is the recurrence as written, token by token. The first failing input is shown as one line that reproduces it.
+    FILE is a spec, or - for standard input.
     """
     _require(device)
     compiled = compile_file(file)
