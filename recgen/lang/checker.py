@@ -12,7 +12,7 @@ from recgen.lang.names import resolve
 from recgen.lang.order import Key, equations, in_order
 from recgen.lang.recurrence import Definition, OptionInfo, Recurrence, StateInfo
 from recgen.lang.scope import Scope, collect
-from recgen.lang.shapes import UNSIZED, describe, give_size
+from recgen.lang.shapes import UNSIZED, describe, give_size, transposed
 from recgen.lang.size import check_size
 from recgen.lang.source import Span
 from recgen.lang.terms import Term
@@ -36,14 +36,16 @@ def check_spec(spec: syntax.Spec, reporter: Reporter) -> Recurrence | None:
         return None
     report_empty_domains(spec, reporter)
     returned = outputs(spec, scope, reporter)
-    report_unused(spec, scope, returned, reporter)
     _report_states(spec, scope, reporter)
     plan, stabilize = _directives(spec, reporter)
     typer = Typer(scope, reporter)
     defaults = options(spec, scope, typer, reporter)
     terms = _terms(scope, typer, reporter)
     _report_output_shapes(returned, scope, terms, reporter)
-    if any(d.severity == "error" for d in reporter.found):
+    if not reporter.failed():
+        # Only then: a name that is read where an error is may look unused.
+        report_unused(spec, scope, returned, reporter)
+    if reporter.failed():
         return None
     return _recurrence(spec, scope, terms, returned, defaults, (plan, stabilize))
 
@@ -110,7 +112,9 @@ def _report_output_shapes(returned: tuple[str, ...], scope: Scope, terms: dict[K
         if term is None or term.shape[1] == "1":
             continue
         equation = scope.definitions[name]
-        advice = f"transpose it, as in `{name} = (...)^T`" if term.shape[0] == "1" else "read the state with a vector, as in `S[t]^T @ q`"
+        advice = "read the state with a vector, as in `S[t]^T @ q`"
+        if term.shape[0] == "1":
+            advice = f"write `{name} = {transposed(equation.value, reporter.source)}`"
         reporter.report("E311", equation.value.span, help=advice, name=name, shape=describe(term.shape))
 
 

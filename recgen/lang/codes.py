@@ -65,7 +65,7 @@ CODES: dict[str, Code] = {
     "E219": _error("the first argument of `where` must be a comparison"),
     # Shapes.
     "E301": _error("shapes do not match: {left} {op} {right}"),
-    "E302": _error("a column {op} a row: {left} {op} {right}"),
+    "E302": _error("a column and a row do not go together elementwise: {left} {op} {right}"),
     "E303": _error("the product does not fit: {left} @ {right}"),
     "E304": _error("`@` with a scalar: {left} @ {right}"),
     "E305": _error("cannot tell the size of `I`"),
@@ -75,9 +75,8 @@ CODES: dict[str, Code] = {
     "E309": _error("the equation of state `{name}` has shape {found}, but the state is {declared}"),
     "E310": _error("`{name}` has {count} axes: at most two are possible"),
     "E311": _error("output `{name}` has shape {shape}: an output is a vector `[V]` or a scalar `[]`"),
-    "E312": _error("the default of option `{name}` must be a scalar, not {shape}"),
     # The recurrence as a whole.
-    "E401": _error("the definitions go in a circle: {path}"),
+    "E401": _error("a cycle within t: {path}"),
     "E402": _error("state `{name}` has no equation"),
     "E403": _error("the recurrence has no output"),
     "E404": _error("{count} definitions are read by no other line: {names}"),

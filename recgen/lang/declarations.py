@@ -116,6 +116,8 @@ def _const(node: Node, build: Builder, span: Span) -> syntax.ConstDecl:
 
 def _option(node: Node, build: Builder, span: Span) -> syntax.OptionDecl:
     value = build.expression(node.children[-1])
+    if isinstance(value, syntax.Name) and value.name in ("True", "False"):
+        raise build.reporter.abandon("E217", value.span, help=f"write `{value.name.lower()}`")
     if isinstance(value, syntax.Name) and value.name in ("true", "false"):
         return syntax.OptionDecl(_names(node)[0], value.name == "true", span)
     return syntax.OptionDecl(_names(node)[0], value, span)

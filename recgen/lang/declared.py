@@ -7,8 +7,6 @@ from recgen.lang.diagnostics import Abandon, Reporter
 from recgen.lang.names import resolve
 from recgen.lang.recurrence import INFINITY, ArgumentInfo, Interval, OptionInfo
 from recgen.lang.scope import Scope
-from recgen.lang.shapes import describe
-from recgen.lang.terms import SCALAR
 from recgen.lang.traverse import walk
 from recgen.lang.typer import Typer
 from recgen.lang.usage import Guard
@@ -75,15 +73,11 @@ def options(spec: syntax.Spec, scope: Scope, typer: Typer, reporter: Reporter) -
 def _option(decl: syntax.OptionDecl, scope: Scope, typer: Typer, reporter: Reporter) -> OptionInfo:
     if isinstance(decl.default, bool):
         return OptionInfo(decl.name.name, decl.default, decl.name.span)
-    if isinstance(decl.default, syntax.Name) and decl.default.name in ("True", "False"):
-        raise reporter.abandon("E217", decl.default.span, help=f"write `{decl.default.name.lower()}`")
     for node in walk(decl.default):
         foreign = isinstance(node, syntax.Name | syntax.StateRef) and scope.role(node.name) not in ("axis", "const", None)
         if foreign or isinstance(node, syntax.Conditional):
             raise reporter.abandon("E217", node.span, help="write a number, or an expression such as `K^-0.5`")
     if not resolve(decl.default, scope, reporter):
         raise Abandon
-    term = typer.value(decl.default)
-    if term.shape != SCALAR:
-        raise reporter.abandon("E312", decl.default.span, help="write a number", name=decl.name.name, shape=describe(term.shape))
-    return OptionInfo(decl.name.name, term, decl.name.span)
+    # Numbers and sizes only make scalars; an `I` among them has no size, which is an error of its own.
+    return OptionInfo(decl.name.name, typer.value(decl.default), decl.name.span)

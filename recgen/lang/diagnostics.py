@@ -94,9 +94,13 @@ class Reporter:
         """Everything reported, in the order of the text."""
         return tuple(sorted(self.found, key=lambda d: (d.span.line, d.span.column, d.code)))
 
+    def failed(self) -> bool:
+        """Whether an error was reported; warnings are none."""
+        return any(d.severity == "error" for d in self.found)
+
     def raise_errors(self) -> None:
         """Raise `SpecErrors` if there is an error (warnings alone do not stop)."""
-        if any(d.severity == "error" for d in self.found):
+        if self.failed():
             raise SpecErrors(self.sorted())
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lark import Token
 
-from recgen.lang.diagnostics import Reporter
+from recgen.lang.diagnostics import Label, Reporter
 from recgen.lang.lookalikes import PATTERN, SUPERSCRIPTS, ascii_name, replacement
 from recgen.lang.source import Source, Span
 
@@ -135,11 +135,14 @@ class _Lexer:
 
     def _close(self, token: Token, span: Span) -> None:
         opener = self.brackets.pop() if self.brackets else None
-        if opener is None or _OPEN[opener] != token:
-            if not self.broken:
-                other = next(o for o, c in _OPEN.items() if c == token)
-                self._fail("E009", span, help=f"remove it, or write `{other}` before it", bracket=token, other=other)
-            self.broken = True
+        if opener is not None and _OPEN[opener] == token:
+            return
+        other = next(o for o, c in _OPEN.items() if c == token)
+        if opener is None:
+            self._fail("E009", span, f"remove it, or write `{other}` before it", bracket=token, other=other)
+        else:
+            label = Label(span_of(opener), f"this `{opener}` is open")
+            self._fail("E009", span, f"write `{_OPEN[opener]}`", label, bracket=token, other=other)
 
     def _lookalike(self, found: str, span: Span) -> None:
         """Report a foreign spelling and go on with the right one, so that the rest of the line is still checked."""
@@ -161,12 +164,8 @@ class _Lexer:
         if name is None:
             self._fail("E007", span, help=advice, found=found)
             return
-        state = re.fullmatch(r"([A-Za-z]\w*)(ₜ)(₋₁)?", found)
-        right = name if state is None else f"{state[1]}[t-1]" if state[3] else f"{state[1]}[t]"
-        self.reporter.report("E007", span, help=f"write `{right}`: {advice}", found=found)
-        for match in _TOKEN.finditer(right):
-            if match.lastgroup is not None:
-                self._add(match.lastgroup, match.group(), span)
+        self.reporter.report("E007", span, help=f"write `{name}`: {advice}", found=found)
+        self._add("NAME", name, span)
 
     def _other(self, found: str, span: Span) -> None:
         advice = {
@@ -180,10 +179,10 @@ class _Lexer:
         }
         self._fail("E003", span, help=advice.get(found), character=_describe(found))
 
-    def _fail(self, code: str, span: Span, help: str | None, **values: object) -> None:
+    def _fail(self, code: str, span: Span, help: str | None, label: Label | None = None, **values: object) -> None:
         """Report an error that makes the line unusable; only the first one of a line is worth reading."""
         if not self.broken:
-            self.reporter.report(code, span, secondary=None, help=help, **values)
+            self.reporter.report(code, span, secondary=label, help=help, **values)
         self.broken = True
 
     def _newline(self, position: int) -> bool:

@@ -37,7 +37,7 @@ _EXACT = {
 }
 
 _TRANSPOSE = r"\^[ \t]*\{[ \t]*\\?(?:T|top)[ \t]*\}|\^[ \t]*\\top|\^[ \t]*[⊤ᵀ]"
-_LATEX_STATE = r"[A-Za-z]\w*_\{[ \t]*t[ \t]*(?:-[ \t]*1)?[ \t]*\}"
+_LATEX_STATE = r"[A-Za-z]\w*_\{[ \t]*t[ \t]*(?:-[ \t]*1)?[ \t]*\}|[A-Za-z][A-Za-z0-9_]*ₜ(?:₋₁)?"
 
 _SYMBOLS = "|".join(re.escape(k) for k in sorted(_EXACT, key=len, reverse=True) if k != ".T")
 
@@ -52,6 +52,9 @@ def replacement(found: str) -> str:
     """What to write instead of a text that `PATTERN` matched."""
     if found in _EXACT:
         return _EXACT[found]
+    if "ₜ" in found:
+        name = found.split("ₜ")[0]
+        return f"{name}[t-1]" if found.endswith("₋₁") else f"{name}[t]"
     if "_{" in found:
         name, index = found.rstrip("}").split("_{")
         return f"{name}[{''.join(index.split())}]"

@@ -8,6 +8,7 @@ from recgen.lang import syntax
 from recgen.lang.diagnostics import Label, Reporter
 from recgen.lang.functions import ARITY, reserved_reason
 from recgen.lang.scope import ROLES, Scope
+from recgen.lang.source import Span
 from recgen.lang.suggest import did_you_mean, quote
 from recgen.lang.syntax import Expr
 from recgen.lang.traverse import children
@@ -15,14 +16,19 @@ from recgen.lang.traverse import children
 
 def resolve(expr: Expr, scope: Scope, reporter: Reporter) -> bool:
     """Report every misuse of a name in an expression; whether there was none."""
-    before = len(reporter.found)
-    _Names(scope, reporter).visit(expr)
-    return len(reporter.found) == before
+    names = _Names(scope, reporter)
+    names.visit(expr)
+    return names.sound
 
 
 class _Names:
     def __init__(self, scope: Scope, reporter: Reporter) -> None:
         self.scope, self.reporter = scope, reporter
+        self.sound = True
+
+    def _report(self, code: str, span: Span, *, secondary: Label | None = None, help: str | None = None, **values: object) -> None:
+        self.sound = False
+        self.reporter.report(code, span, secondary=secondary, help=help, **values)
 
     def visit(self, expr: Expr) -> None:
         below = children(expr)
@@ -32,7 +38,7 @@ class _Names:
             case syntax.StateRef() | syntax.Index():
                 self._indexed(expr)
             case syntax.Compare():
-                self.reporter.report("E218", expr.span, help="write `where(a < b, x, y)`, or test an option with `x if option else y`")
+                self._report("E218", expr.span, help="write `where(a < b, x, y)`, or test an option with `x if option else y`")
             case syntax.Conditional():
                 self._test(expr)
                 below = (expr.then, expr.otherwise)
@@ -47,22 +53,27 @@ class _Names:
             self._unknown(expr)
         elif symbol.role == "state":
             advice = f"write `{expr.name}[t-1]` for the state before this token, `{expr.name}[t]` for the one after it"
-            self.reporter.report("E205", expr.span, secondary=Label(symbol.span, "it is declared here"), help=advice, name=expr.name)
+            self._report("E205", expr.span, secondary=Label(symbol.span, "it is declared here"), help=advice, name=expr.name)
         elif symbol.boolean:
             label = Label(symbol.span, "it is declared here")
-            self.reporter.report("E216", expr.span, secondary=label, help=f"write `... if {expr.name} else ...`", name=expr.name)
+            self._report("E216", expr.span, secondary=label, help=f"write `... if {expr.name} else ...`", name=expr.name)
 
     def _unknown(self, expr: syntax.Name | syntax.StateRef | syntax.Index) -> None:
+        self.sound = False
+        if expr.name in self.scope.unknown:
+            return
+        self.scope.unknown.add(expr.name)
         reason = reserved_reason(expr.name)
         if isinstance(expr, syntax.Name) and reason is not None:
-            self.reporter.report("E203", expr.span, help=self._reserved_advice(expr.name), name=expr.name, reason=reason)
+            self._report("E203", expr.span, help=self._reserved_advice(expr.name), name=expr.name, reason=reason)
             return
         # Papers' spellings of a state at a time: S_t, S_prev, S_tm1.
         found = re.fullmatch(r"(\w+?)_?(t|prev|old|last|tm1|t1)", expr.name)
         advice = did_you_mean(expr.name, self.scope.symbols)
         if found is not None and self.scope.role(found[1]) == "state":
             advice = f"write `{found[1]}[{'t' if found[2] == 't' else 't-1'}]`"
-        self.reporter.report("E201", expr.span, help=advice or f"declare it, as in `input {expr.name} : [K]`", name=expr.name)
+        example = f"input {expr.name} : [K]" if isinstance(expr, syntax.Name) else f"state {expr.name} : [K, V]"
+        self._report("E201", expr.span, help=advice or f"declare it, as in `{example}`", name=expr.name)
 
     def _reserved_advice(self, name: str) -> str:
         if name in ("t", "T"):
@@ -76,11 +87,11 @@ class _Names:
         if symbol is None:
             self._unknown(expr)
         elif isinstance(expr, syntax.StateRef) and symbol.role != "state":
-            advice = f"write `{expr.name}`: it is always at t"
+            advice = f"write `{expr.name}`: it is always at t" if symbol.role in ("input", "definition") else f"write `{expr.name}`"
             if expr.lag == 1:
                 advice = "only states remember: carry the value in a state of its own"
             label = Label(symbol.span, "it is declared here")
-            self.reporter.report("E206", expr.span, secondary=label, help=advice, name=expr.name, role=ROLES[symbol.role])
+            self._report("E206", expr.span, secondary=label, help=advice, name=expr.name, role=ROLES[symbol.role])
 
     def _test(self, expr: syntax.Conditional) -> None:
         test = expr.test
@@ -97,7 +108,7 @@ class _Names:
             advice = did_you_mean(name, options) or f"declare it, as in `option {name} = false`"
         else:
             advice = "declare one, as in `option use_gate = false`"
-        self.reporter.report("E215", test.span, help=advice)
+        self._report("E215", test.span, help=advice)
 
     def _call(self, expr: syntax.Call) -> tuple[Expr, ...]:
         """Check a call; returns the arguments that are still to be visited."""
@@ -108,21 +119,21 @@ class _Names:
             found = f"{len(expr.arguments)}" if expr.arguments else "none"
             advice = "write `where(a < b, x, y)`" if expr.function == "where" else f"write `{expr.function}({', '.join('xyz'[:count])})`"
             expected = "one argument" if count == 1 else f"{count} arguments"
-            self.reporter.report("E208", expr.span, help=advice, name=expr.function, expected=expected, found=found)
+            self._report("E208", expr.span, help=advice, name=expr.function, expected=expected, found=found)
         elif expr.function == "where":
             test, *rest = expr.arguments
             if isinstance(test, syntax.Compare):
                 return (test.left, test.right, *rest)
-            self.reporter.report("E219", test.span, help=f"write `where({quote(self.reporter.source, test.span)} > 0, x, y)`")
+            self._report("E219", test.span, help=f"write `where({quote(self.reporter.source, test.span)} > 0, x, y)`")
         return expr.arguments
 
     def _not_a_function(self, expr: syntax.Call) -> None:
         symbol = self.scope.symbols.get(expr.function)
         if symbol is None:
             advice = did_you_mean(expr.function, ARITY) or f"the functions are {', '.join(sorted(ARITY))}"
-            self.reporter.report("E207", expr.function_span, help=advice, name=expr.function)
+            self._report("E207", expr.function_span, help=advice, name=expr.function)
             return
         inner = ", ".join(quote(self.reporter.source, a.span) for a in expr.arguments)
         name = f"{expr.function}[t]" if symbol.role == "state" else expr.function
         advice = f"write `{name} * ({inner})`"
-        self.reporter.report("E209", expr.function_span, help=advice, name=expr.function, role=ROLES[symbol.role])
+        self._report("E209", expr.function_span, help=advice, name=expr.function, role=ROLES[symbol.role])

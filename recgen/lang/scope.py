@@ -39,11 +39,12 @@ class Symbol:
 
 @dataclass
 class Scope:
-    """Every name of a spec, and its equations: definitions by name, states by name."""
+    """Every name of a spec, and its equations: definitions by name, states by name. `unknown` are the names already reported."""
 
     symbols: dict[str, Symbol] = field(default_factory=dict)
     definitions: dict[str, syntax.Equation] = field(default_factory=dict)
     states: dict[str, syntax.Equation] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
 
     def role(self, name: str) -> str | None:
         """The role of a name, None if it is unknown."""
@@ -135,6 +136,7 @@ def _equation(statement: syntax.Equation, scope: Scope, reporter: Reporter) -> N
     elif role is None:
         advice = f"declare it, as in `state {target.name} : [K, V]`, or write `{target.name} = ...`"
         reporter.report("E201", target.span, help=advice, name=target.name)
+        scope.unknown.add(target.name)
     else:
         reporter.report("E206", target.span, help="only states are carried over time", name=target.name, role=ROLES[role])
 

@@ -61,20 +61,25 @@ def give_size(term: Term, axis: str) -> Term:
 
 def product_advice(left: Expr, a: Shape, right: Expr, b: Shape, source: Source) -> str | None:
     """What to write for `left @ right` whose inner sizes differ: a transposed operand or the other order, None if nothing fits."""
-    l_text, r_text = _operand(left, source, right_side=False), _operand(right, source, right_side=True)
+    l_text, r_text = operand_text(left, source, right_side=False), operand_text(right, source, right_side=True)
     flipped_l, flipped_r = transposed(left, source), transposed(right, source)
+    other_order = f"{operand_text(right, source, right_side=False)} @ {operand_text(left, source, right_side=True)}"
+    # The likeliest mistake first: a `^T` too many, then, between matrices, the order, then a `^T` too few.
     choices = (
+        (isinstance(right, syntax.Transpose) and a[1] == b[1], f"{l_text} @ {flipped_r}"),
+        (isinstance(left, syntax.Transpose) and a[0] == b[0], f"{flipped_l} @ {r_text}"),
+        (is_matrix(a) and is_matrix(b) and b[1] == a[0], other_order),
         (a[1] == b[1], f"{l_text} @ {flipped_r}"),
         (a[0] == b[0], f"{flipped_l} @ {r_text}"),
-        (b[1] == a[0], f"{_operand(right, source, right_side=False)} @ {_operand(left, source, right_side=True)}"),
+        (b[1] == a[0], other_order),
         (a[0] == b[1], f"{flipped_l} @ {flipped_r}"),
     )
     fitting = [text for fits, text in choices if fits]
     return f"write `{fitting[0]}`" if fitting else None
 
 
-def _operand(expr: Expr, source: Source, right_side: bool) -> str:
-    """The text of a factor, in brackets where it needs them."""
+def operand_text(expr: Expr, source: Source, right_side: bool) -> str:
+    """The text of a factor of a product, in brackets where it needs them."""
     text = quote(source, expr.span)
     operators = "+-*/@" if right_side else "+-"
     loose = isinstance(expr, syntax.Conditional) or (isinstance(expr, syntax.Binary) and expr.op in operators)

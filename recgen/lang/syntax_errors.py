@@ -99,11 +99,14 @@ def _expected(tokens: tuple[Token, ...], index: int, accepts: set[str], reporter
     if index < len(tokens) and "NAME" in accepts and "LPAR" not in accepts and str(tokens[index]).isidentifier():
         word = str(tokens[index])
         raise reporter.abandon("E203", span, help="choose another name", name=word, reason="it is a word of the language")
-    raise reporter.abandon("E106", span, help=_EXAMPLES.get(first), expected=_describe(accepts), found=found)
+    advice = _EXAMPLES.get(first, "write `x if option else y`" if "ELSE" in accepts else None)
+    raise reporter.abandon("E106", span, help=advice, expected=_describe(accepts), found=found)
 
 
 def _describe(accepts: set[str]) -> str:
     """The accepted terminals in words, the many of an expression as one."""
+    if "RECURRENCE" in accepts:
+        return "a declaration or an equation"
     if {"NUMBER", "NAME", "LPAR", "MINUS"} <= accepts:
         return "an expression"
     if {"PLUS", "MINUS", "STAR"} <= accepts:

@@ -7,7 +7,18 @@ from typing import NoReturn, cast
 from recgen.lang import syntax
 from recgen.lang.diagnostics import Abandon, Label, Reporter
 from recgen.lang.scope import Scope
-from recgen.lang.shapes import UNSIZED, broadcast, column_with_row, describe, give_size, is_matrix, is_vector, product_advice, transposed
+from recgen.lang.shapes import (
+    UNSIZED,
+    broadcast,
+    column_with_row,
+    describe,
+    give_size,
+    is_matrix,
+    is_vector,
+    operand_text,
+    product_advice,
+    transposed,
+)
 from recgen.lang.source import Span
 from recgen.lang.suggest import quote
 from recgen.lang.syntax import Expr
@@ -58,6 +69,9 @@ class Typer:
 
     def _name(self, expr: syntax.Name) -> Term:
         symbol = self.scope.symbols[expr.name]
+        if len(symbol.axes) > 2:
+            # Its declaration was reported.
+            raise Abandon
         match symbol.role:
             case "input" | "param":
                 return Argument(expr.name, symbol.role, symbol.shape, expr.span)
@@ -94,7 +108,8 @@ class Typer:
             return Apply("matmul", (left, right), (left.shape[0], right.shape[1]), span=expr.span)
         l_text, r_text = self._shown(expr.left, left), self._shown(expr.right, right)
         if SCALAR in (left.shape, right.shape):
-            advice: str | None = f"write `{quote(source, expr.left.span)} * {quote(source, expr.right.span)}`"
+            l_factor, r_factor = operand_text(expr.left, source, right_side=False), operand_text(expr.right, source, right_side=True)
+            advice: str | None = f"write `{l_factor} * {r_factor}`"
             raise self.reporter.abandon("E304", expr.op_span, help=advice, left=l_text, right=r_text)
         advice = product_advice(expr.left, left.shape, expr.right, right.shape, source)
         raise self.reporter.abandon("E303", expr.op_span, help=advice, left=l_text, right=r_text)
@@ -123,7 +138,9 @@ class Typer:
         if expr.function not in ROW_FUNCTIONS:
             return _same(expr.function, term, expr.span)
         if not is_vector(term.shape):
-            advice = "write `sum(a * b)` or `a^T @ b` over vectors" if is_matrix(term.shape) else "remove the call: a scalar has one entry"
+            advice = "remove the call: a scalar has one entry"
+            if is_matrix(term.shape):
+                advice = "make it a vector first, as in `S[t]^T @ q`"
             raise self.reporter.abandon("E306", expr.arguments[0].span, help=advice, name=expr.function, shape=_shape(term.shape))
         return Apply(expr.function, (term,), SCALAR if expr.function == "sum" else term.shape, span=expr.span)
 
@@ -152,17 +169,18 @@ class Typer:
         source = self.reporter.source
         l_text, r_text = self._shown(*left), self._shown(*right)
         a, b = left[1].shape, right[1].shape
+        op = op if len(op) == 1 else "and"
         if UNSIZED in (a, b):
             raise self.reporter.abandon("E301", span, help="`I` needs a square matrix beside it", op=op, left=l_text, right=r_text)
         if column_with_row(a, b):
-            outer = f"{quote(source, left[0].span)} @ {quote(source, right[0].span)}"
-            advice = f"write `{outer}`" if a[1] == "1" else "write `@`, or transpose one of them"
+            column, row = (left[0], right[0]) if a[1] == "1" else (right[0], left[0])
+            advice = f"write `{operand_text(column, source, right_side=False)} @ {operand_text(row, source, right_side=True)}`"
             raise self.reporter.abandon("E302", span, help=advice, op=op, left=l_text, right=r_text)
         advice = "elementwise operands have the same shape, or one is a scalar, or a column or row of the other"
         if (a[1], a[0]) == b:
             advice = f"write `{transposed(right[0], source)}` on the right"
         elif is_vector(a) and is_vector(b) and op == "*":
-            advice = f"for the outer product write `{quote(source, left[0].span)} @ {transposed(right[0], source)}`"
+            advice = f"for the outer product write `{operand_text(left[0], source, right_side=False)} @ {transposed(right[0], source)}`"
         raise self.reporter.abandon("E301", span, help=advice, op=op, left=l_text, right=r_text)
 
     def _shown(self, expr: Expr, term: Term) -> str:
