@@ -79,7 +79,7 @@ def _state_term(name: str, equation: syntax.Equation, typer: Typer, reporter: Re
         term = give_size(term, symbol.shape[0])
     if term.shape == UNSIZED:
         typer.unsized(next(x.span for x in walk(equation.value) if isinstance(x, syntax.Identity)))
-    if term.shape != symbol.shape:
+    if term.shape != symbol.shape and len(symbol.axes) <= 2:
         label = Label(symbol.span, f"it is declared {describe(symbol.shape)} here")
         advice = None
         if (term.shape[1], term.shape[0]) == symbol.shape:

@@ -48,8 +48,11 @@ class _Intervals:
 
     def _apply(self, term: Apply) -> Interval:
         if term.op in ("mul", "matmul") and _is_square(term):
-            power = _power(self.of(term.args[1]), 2.0)
-            return power if term.op == "mul" else _sum(power)
+            factor, sign = _unsigned(term.args[1])
+            power = _power(self.of(factor), 2.0)
+            sign *= _unsigned(term.args[0])[1]
+            signed = power if sign > 0 else Interval(-power.high, -power.low)
+            return signed if term.op == "mul" else _sum(signed)
         args = [self.of(a) for a in term.args]
         match term.op:
             case "select" | "where<" | "where<=":
@@ -65,11 +68,19 @@ class _Intervals:
 
 
 def _is_square(term: Apply) -> bool:
-    """`x * x`, and `x^T @ x` of a column: never negative."""
-    left, right = term.args
+    """`x * x`, and `x^T @ x` of a column, up to sign."""
+    left, right = _unsigned(term.args[0])[0], _unsigned(term.args[1])[0]
     if term.op == "mul":
         return left == right
     return isinstance(left, Apply) and left.op == "transpose" and left.args[0] == right and right.shape[1] == "1"
+
+
+def _unsigned(term: Term) -> tuple[Term, int]:
+    """The term without its outer minus signs, and their product."""
+    sign = 1
+    while isinstance(term, Apply) and term.op == "neg":
+        term, sign = term.args[0], -sign
+    return term, sign
 
 
 def _make(low: float, high: float) -> Interval:

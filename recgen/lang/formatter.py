@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 
 from lark import Token
 
@@ -20,27 +21,21 @@ _OPERATORS = {"PLUS", "MINUS", "STAR", "SLASH", "AT", "CARET", "EQUAL", "COMPARE
 
 @dataclass
 class _Row:
-    """A physical line of the result: three aligned parts, and a comment. `first` is false on lines that continue one."""
+    """A physical line of the result at an indentation level. A declaration or equation is split at its `separator` to be aligned."""
 
     number: int
+    level: int
     head: str = ""
     separator: str = ""
     body: str = ""
     words: str = ""
     comment: str = ""
-    first: bool = True
-
-    @property
-    def indent(self) -> str:
-        """Blanks in front, by what the row is."""
-        return "" if self.separator == "frame" else _INDENT if self.first else 2 * _INDENT
 
     @property
     def code(self) -> str:
         """The row without its comment."""
-        if self.separator in ("", "frame"):
-            return f"{self.indent}{self.head}" if self.head else ""
-        return f"{self.indent}{self.head} {self.separator} {self.body}{self.words}".rstrip()
+        text = f"{self.head} {self.separator} {self.body}{self.words}" if self.separator else self.head
+        return f"{_INDENT * self.level}{text}".rstrip()
 
 
 def format_spec(source: Source) -> str:
@@ -54,8 +49,7 @@ def format_spec(source: Source) -> str:
     in_recurrence = [line.tokens[0].line or 1 for line in lexed.lines if line.tokens[0].type == "RECURRENCE"]
     for comment in lexed.comments:
         number = comment.line or 1
-        outside = number < in_recurrence[0]
-        rows.setdefault(number, _Row(number, separator="frame" if outside else "")).comment = _comment(comment)
+        rows.setdefault(number, _Row(number, int(number > in_recurrence[0]))).comment = _comment(comment)
     text = _layout([rows[n] for n in sorted(rows)])
     try:
         same = parse(Source(source.name, text)) == before
@@ -82,17 +76,15 @@ def _rows(line: Line) -> list[_Row]:
 def _row(tokens: tuple[Token, ...], indices: list[int], number: int) -> _Row:
     start, end = indices[0], indices[-1] + 1
     if start > 0:
-        return _Row(number, _spaced(tokens, start, end), first=False)
+        closes = tokens[start].type in ("RPAR", "RSQB")
+        return _Row(number, 1 if closes else 2, _spaced(tokens, start, end))
     kind = tokens[0].type
-    if kind in (*_FRAME, "STRING", "OUTPUT", "PLAN", "STABILIZE"):
-        return _Row(number, _spaced(tokens, start, end), "frame" if kind in _FRAME else "")
-    split = next((i for i in indices if tokens[i].type == ("COLON" if kind in ("INPUT", "PARAM", "STATE") else "EQUAL")), None)
-    if split is None or split + 1 == end:
-        return _Row(number, _spaced(tokens, start, end))
-    if kind in ("OPTION", "CONST"):
-        # Options have names of very different lengths: aligning them reads worse.
-        return _Row(number, _spaced(tokens, start, end))
-    row = _Row(number, _spaced(tokens, start, split), str(tokens[split]))
+    separator = "COLON" if kind in ("INPUT", "PARAM", "STATE") else "EQUAL"
+    split = next((i for i in indices if tokens[i].type == separator), None)
+    # Options have names of very different lengths: aligning them reads worse.
+    if split is None or split + 1 == end or kind in ("OPTION", "CONST"):
+        return _Row(number, int(kind not in _FRAME), _spaced(tokens, start, end))
+    row = _Row(number, 1, _spaced(tokens, start, split), str(tokens[split]))
     shape = next((i + 1 for i in indices if tokens[i].type == "RSQB" and i > split), end) if tokens[split] == ":" else end
     row.body = _spaced(tokens, split + 1, shape)
     row.words = _spaced(tokens, shape, end) if shape < end else ""
@@ -155,11 +147,15 @@ def _block(rows: list[_Row]) -> list[str]:
         for row in alike:
             row.head = row.head.ljust(head)
             row.words = f"{' ' * (body - len(row.body) + 1)}{row.words}" if row.words else ""
-    width = max((len(r.code) for r in rows if r.comment and r.code), default=0)
-    return [_with_comment(row, width) for row in rows]
+    runs = groupby(rows, key=lambda r: (bool(r.comment and r.code), r.level))
+    return [line for _, run in runs for line in _commented(list(run))]
 
 
-def _with_comment(row: _Row, width: int) -> str:
-    if not row.comment:
-        return row.code
-    return f"{row.code.ljust(width)}  {row.comment}" if row.code else f"{row.indent}{row.comment}"
+def _commented(rows: list[_Row]) -> list[str]:
+    """Rows with their comments in one column; rows without code are comments alone."""
+    width = max(len(row.code) for row in rows)
+    return [f"{row.code.ljust(width)}  {row.comment}" if row.code and row.comment else row.code or _alone(row) for row in rows]
+
+
+def _alone(row: _Row) -> str:
+    return f"{_INDENT * row.level}{row.comment}"

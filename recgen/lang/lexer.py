@@ -124,7 +124,7 @@ class _Lexer:
         kind = WORDS.get(text, kind) if kind == "NAME" else _SYMBOLS.get(text, kind)
         if kind == "NAME" and not self.tokens and text in KEYWORDS:
             kind = text.upper()
-        token = _token(kind, text, span)
+        token = _token(kind, "^T" if kind == "TRANSPOSE" else text, span)
         self.tokens.append(token)
         if text in _OPEN:
             self.brackets.append(token)

@@ -28,11 +28,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
 
 
 def quote(source: Source, span: Span) -> str:
-    """The text of a span on one line; "..." if it is long."""
+    """The code of a span on one line; "..." if it is long."""
     if span.line == span.end_line:
         text = source.line(span.line)[span.column - 1 : span.end_column - 1]
     else:
         middle = [source.line(n) for n in range(span.line + 1, span.end_line)]
-        text = " ".join([source.line(span.line)[span.column - 1 :], *middle, source.line(span.end_line)[: span.end_column - 1]])
+        lines = [source.line(span.line)[span.column - 1 :], *middle, source.line(span.end_line)[: span.end_column - 1]]
+        text = " ".join(line.split("#")[0] for line in lines)
     text = " ".join(text.split())
     return text if 0 < len(text) <= _QUOTED else "..."

@@ -28,7 +28,7 @@ _EXAMPLES = {
 }
 _TERMINALS = {
     "NUMBER": "a number", "NAME": "a name", "COLON": "`:`", "EQUAL": "`=`", "LSQB": "`[`", "RSQB": "`]`", "LPAR": "`(`", "RPAR": "`)`",
-    "COMMA": "`,`", "$END": "the end of the line", "IN": "`in`", "ELSE": "`else`", "DOTDOT": "`..`", "FOR": "`for`",
+    "COMMA": "`,`", "$END": "the end of the line", "IN": "`in`", "ELSE": "`else`", "DOTDOT": "`..`", "FOR": "`for`", "MINUS": "`-`",
 }  # fmt: skip
 
 
@@ -113,4 +113,4 @@ def _describe(accepts: set[str]) -> str:
         closing = [_TERMINALS[t] for t in ("RPAR", "RSQB", "COMMA", "ELSE") if t in accepts]
         return " or ".join(["an operator", *closing])
     names = sorted(_TERMINALS.get(t, t.lower()) for t in accepts)
-    return " or ".join(names) if len(names) <= 3 else ", ".join(names[:-1]) + " or " + names[-1]
+    return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]

@@ -52,7 +52,7 @@ class Typer:
             case syntax.Identity():
                 return Eye(UNSIZED, expr.span)
             case syntax.StateRef():
-                return State(expr.name, expr.lag, self.scope.symbols[expr.name].shape, expr.span)
+                return State(expr.name, expr.lag, self._declared(expr.name), expr.span)
             case syntax.Negate():
                 operand = self.term(expr.operand)
                 return Constant(-operand.value, span=expr.span) if isinstance(operand, Constant) else _same("neg", operand, expr.span)
@@ -67,14 +67,18 @@ class Typer:
                 return self._call(expr)
         raise AssertionError(f"{type(expr).__name__} passed the check of names")
 
-    def _name(self, expr: syntax.Name) -> Term:
-        symbol = self.scope.symbols[expr.name]
+    def _declared(self, name: str) -> Shape:
+        symbol = self.scope.symbols[name]
         if len(symbol.axes) > 2:
             # Its declaration was reported.
             raise Abandon
+        return symbol.shape
+
+    def _name(self, expr: syntax.Name) -> Term:
+        symbol = self.scope.symbols[expr.name]
         match symbol.role:
             case "input" | "param":
-                return Argument(expr.name, symbol.role, symbol.shape, expr.span)
+                return Argument(expr.name, symbol.role, self._declared(expr.name), expr.span)
             case "axis":
                 return AxisSize(expr.name, span=expr.span)
             case "const":
