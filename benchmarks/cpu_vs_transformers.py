@@ -5,8 +5,9 @@
 
 Both sides get the same tensors: batch 1, 2048 tokens, 8 heads, K = V = 128 (Mamba-2: P = N = 128, with 1 and with 8 groups).
 Outputs and gradients are compared before anything is timed. Times are medians of interleaved runs (ours, theirs, ours, ...),
-so that other load on the machine meets both. Peak memory is that of one forward and backward pass in a process of its own,
-told by two figures: the growth of the resident set, and the most bytes that PyTorch held at once. Ratios are theirs / ours.
+so that other load on the machine meets both; "best" is the ratio of the fastest runs, which such load distorts least.
+Peak memory is that of one forward and backward pass in a process of its own, told by two figures: the growth of the
+resident set, and the most bytes that PyTorch held at once. Ratios are theirs / ours.
 transformers' Mamba-2 takes its chunk size from the model; it is timed at Mamba-2's default, 256, and at 64, where it is faster.
 """
 
@@ -37,6 +38,7 @@ BATCH, TOKENS, HEADS, WIDTH = 1, 2048, 8, 128
 TOLERANCE = {"outputs": 1e-4, "gradients": 1e-3}
 Tensors = dict[str, Tensor]
 Side = Callable[[Tensors], Tensor]
+Times = dict[str, list[float]]
 
 # --- the cases: inputs by our names, and one function of them for each side ---------------------------------------------------
 
@@ -136,15 +138,15 @@ def check(case: Case, ours: Side, theirs: Side, tensors: Tensors) -> dict[str, f
     return found
 
 
-def interleaved(runs: dict[str, Callable[[], object]], repeat: int) -> dict[str, float]:
-    """Median milliseconds of each, run in turn."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
+def interleaved(runs: dict[str, Callable[[], object]], repeat: int) -> Times:
+    """Milliseconds of every run of each, run in turn."""
+    times: Times = {name: [] for name in runs}
     for _ in range(repeat):
         for name, run in runs.items():
             start = time.perf_counter()
             run()
             times[name].append((time.perf_counter() - start) * 1e3)
-    return {name: statistics.median(values) for name, values in times.items()}
+    return times
 
 
 def peak_resident() -> float:
@@ -196,11 +198,11 @@ def memory_in_child(case: Case, side_name: str, threads: int) -> dict[str, float
 
 @dataclass
 class Row:
-    """One kernel: milliseconds and megabytes of each side, and the errors between them."""
+    """One kernel: milliseconds of every run, megabytes of each side, and the errors between them."""
 
     kernel: str
-    forward: dict[str, float]
-    forward_backward: dict[str, float]
+    forward: Times
+    forward_backward: Times
     resident: dict[str, float]
     allocated: dict[str, float]
     errors: dict[str, float]
@@ -211,7 +213,7 @@ def measure(case: Case, sides: tuple[str, ...], repeat: int, threads: int) -> Ro
     tensors = case.inputs()
     errors = check(case, functions["ours"], functions["theirs"], tensors) if len(sides) == 2 else {}
 
-    def timed(run: Callable[[Side, Tensors], object]) -> dict[str, float]:
+    def timed(run: Callable[[Side, Tensors], object]) -> Times:
         for side in functions.values():
             run(side, tensors)
         return interleaved({name: partial(run, side, tensors) for name, side in functions.items()}, repeat)
@@ -227,11 +229,14 @@ def ratio(pair: dict[str, float]) -> str:
 
 
 def show(row: Row) -> str:
+    medians = [{name: statistics.median(values) for name, values in times.items()} for times in (row.forward, row.forward_backward)]
+    best = [{name: min(values) for name, values in times.items()} for times in (row.forward, row.forward_backward)]
     cells = [f"{row.kernel:17}"]
-    for pair in (row.forward, row.forward_backward, row.resident, row.allocated):
+    for pair in (*medians, row.resident, row.allocated):
         numbers = [f"{pair[name]:.1f}" if name in pair else "-" for name in ("ours", "theirs")]
         cells.append(f"{numbers[0]:>8} {numbers[1]:>8} {ratio(pair):>7}")
-    return "  ".join(cells) + "   " + " ".join(f"{kind} {error:.0e}" for kind, error in row.errors.items())
+    errors = " ".join(f"{kind} {error:.0e}" for kind, error in row.errors.items())
+    return "  ".join(cells) + f"   best {ratio(best[0])} {ratio(best[1])}   {errors}"
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -257,7 +262,7 @@ def main(arguments: list[str] | None = None) -> None:
         f"PyTorch {torch.__version__}, {options.threads} threads, float32, {TOKENS} tokens, {HEADS} heads of {WIDTH}; ours, theirs, ratio"
     )
     titles = "  ".join(f"{title:^25}" for title in ("forward, ms", "forward + backward, ms", "peak resident, MB", "peak allocated, MB"))
-    print(f"{'kernel':17}  {titles}   errors")
+    print(f"{'kernel':17}  {titles}   best runs and errors")
     rows = []
     for name in chosen:
         rows.append(measure(Case(name), sides, options.repeat, options.threads))
