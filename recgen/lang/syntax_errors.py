@@ -87,7 +87,7 @@ def _missing_operator(tokens: tuple[Token, ...], index: int, reporter: Reporter)
     if tokens[0].type not in ("NAME", "OPTION", "CONST") or not _has_equal(tokens[:index]):
         return
     span = span_of(left).to(span_of(right))
-    raise reporter.abandon("E107", span, help=f"write `{left} * {right}`", left=left, right=right)
+    raise reporter.abandon("E107", span, help=f"write `{left} * {right}`, or `@` for a matrix product", left=left, right=right)
 
 
 def _expected(tokens: tuple[Token, ...], index: int, accepts: set[str], reporter: Reporter) -> NoReturn:

@@ -67,7 +67,7 @@ recurrence demo  # the name
         v^T  # the value
 
     )
-    o    = where(g <= -1, S[t]^T @ q, --q^-2)
+    o = where(g <= -1, S[t]^T @ q, --q^-2)
     output o, kn
     plan scan
 """
