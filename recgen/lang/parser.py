@@ -14,8 +14,9 @@ from recgen.lang import syntax
 from recgen.lang.builder import check_depth, name_of, number_of
 from recgen.lang.declarations import statement
 from recgen.lang.diagnostics import Abandon, Label, Reporter
-from recgen.lang.lexer import Line, lex, span_of
+from recgen.lang.lexer import KEYWORDS, Line, lex, span_of
 from recgen.lang.source import Source, Span
+from recgen.lang.suggest import closest
 from recgen.lang.syntax_errors import explain
 
 LANGUAGE = 1
@@ -93,7 +94,13 @@ class _Frame:
         self._keep(tree, kind, line, span)
 
     def _order(self, line: Line, kind: str, span: Span) -> None:
-        """The frame's own lines must come first and once."""
+        """The frame's own lines must come first and once. A misspelt one counts: it gets an error of its own, and no second one."""
+        meant = closest(line.tokens[0], KEYWORDS) if kind == "NAME" and len(line.tokens) == 2 else None
+        if meant == "language":
+            self.language = self.language or span
+            return
+        if meant == "recurrence":
+            self.name = self.name or syntax.Name("unknown", span)
         if kind != "LANGUAGE" and self.language is None:
             self.language = span
             self.reporter.report("E101", span, help="write `language 1` above it")

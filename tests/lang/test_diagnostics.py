@@ -123,6 +123,18 @@ def test_json() -> None:
     assert next(d for d in found if d.code == "E406").to_json()["secondary"] is None
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "help"),
+    [
+        ("langauge 1\nrecurrence r\no = 1", 1, "did you mean `language`?"),
+        ("language 1\nrecurence r\no = 1", 2, "did you mean `recurrence`?"),
+    ],
+)
+def test_a_misspelt_first_line_is_one_error(text: str, line: int, help: str) -> None:
+    (found,) = diagnose(Source("x.rec", text))
+    assert (found.code, found.span.line, found.help) == ("E105", line, help)
+
+
 def test_independent_errors_are_found_in_one_run() -> None:
     found = diagnose(source("inptu q : [K]", "input k : [K] logdecay", "o = 2 k", "p = (1"))
     assert [d.code for d in found] == ["E105", "E211", "E107", "E008"]
