@@ -105,11 +105,12 @@ def evaluate(node: Term, value: float, other: float) -> float:
         return value if node.name == "x" else other
     assert isinstance(node, Apply)
     args = [evaluate(a, value, other) for a in node.args]
+    if any(math.isnan(a) for a in args):
+        # Python's own max and pow may swallow one.
+        return math.nan
     try:
         return float(FUNCTIONS[node.op](*args))
-    except OverflowError:
-        return math.nan
-    except (ValueError, ZeroDivisionError):
+    except (OverflowError, ValueError, ZeroDivisionError):
         return math.nan
 
 
