@@ -84,8 +84,6 @@ CODES: dict[str, Code] = {
     "E406": _error("the recurrence has no state"),
     "E407": _error("this compiler cannot build micro-steps yet"),
     "E408": _error("`{name}` is too large once its definitions are put in: more than {limit} operations"),
-    # Later stages.
-    "E500": _error("this recurrence cannot be compiled: {reason}"),
     # Warnings.
     "W501": Code("warning", "state `{name}` is square: a missing `^T` cannot be noticed by its shape"),
     # The compiler itself.

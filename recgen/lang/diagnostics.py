@@ -61,14 +61,6 @@ class Diagnostic:
         return f"{self.source.name}:{span.line}:{span.column}"
 
 
-def make_diagnostic(
-    code: str, span: Span, source: Source, *, secondary: Label | None = None, help: str | None = None, **values: object
-) -> Diagnostic:
-    """A diagnostic of a code of the table; `values` fill its message."""
-    entry = CODES[code]
-    return Diagnostic(code, entry.severity, entry.message.format(**values), span, source, secondary, help)
-
-
 class SpecErrors(Exception):
     """A spec is wrong: every diagnostic found, warnings too, in the order of the text."""
 
@@ -90,7 +82,8 @@ class Reporter:
 
     def report(self, code: str, span: Span, *, secondary: Label | None = None, help: str | None = None, **values: object) -> None:
         """Add a diagnostic; `values` fill the message of its code."""
-        self.found.append(make_diagnostic(code, span, self.source, secondary=secondary, help=help, **values))
+        entry = CODES[code]
+        self.found.append(Diagnostic(code, entry.severity, entry.message.format(**values), span, self.source, secondary, help))
 
     def abandon(self, code: str, span: Span, *, secondary: Label | None = None, help: str | None = None, **values: object) -> Abandon:
         """Report, and make the exception that gives up the line or definition at hand; the caller raises it."""
