@@ -84,11 +84,11 @@ CODES: dict[str, Code] = {
     "E406": _error("the recurrence has no state"),
     "E407": _error("this compiler cannot build micro-steps yet"),
     "E408": _error("`{name}` is too large once its definitions are put in: more than {limit} operations"),
+    # Analysis.
+    "E501": _error("no chunkwise form: {reason}"),
     # Warnings.
     "W501": Code("warning", "state `{name}` is square: a missing `^T` cannot be noticed by its shape"),
     # The compiler itself.
-    # Analysis.
-    "E501": _error("no chunkwise form: {reason}"),
     "E999": _error("internal error in recgen, not in your spec: {reason}"),
 }
 """Code -> severity and message. Codes are never reused for another meaning."""
