@@ -14,7 +14,7 @@ gate() { # gate NAME COMMAND...
     printf -- '-- %s: %ss\n' "$name" $((SECONDS - start))
 }
 
-gate "ruff check" ruff check .
+gate "ruff check" ruff check --output-format concise .
 gate "ruff format" ruff format --check .
 gate "mypy" mypy
 gate "generated modules are up to date" recgen build --check
