@@ -6,6 +6,7 @@ the chunk is G (inclusive of the token) or H (exclusive of it).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -109,11 +110,9 @@ class Through:
 
 @dataclass(frozen=True)
 class Inverse:
-    """The block at (`row`, `column`) of (I - L)^-1, where L has the strictly causal blocks `blocks` (streams by streams)."""
+    """(I - L)^-1 where L has the strictly causal blocks `blocks` (correcting streams by streams), as its blocks row by row."""
 
     blocks: tuple[tuple[Node, ...], ...]
-    row: int
-    column: int
 
 
 @dataclass(frozen=True)
@@ -155,6 +154,11 @@ class Step:
     symbol: str
     meaning: str
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names it defines."""
+        return tuple(self.name.split(", "))
+
 
 @dataclass(frozen=True)
 class Operand:
@@ -184,3 +188,45 @@ class ChunkForm:
     adjoint_scan: tuple[Step, ...]
     adjoint_finish: tuple[Step, ...]
     gradients: tuple[tuple[str, str], ...]
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The nodes directly below."""
+    match node:
+        case MatMul(a, b) | Hadamard(a, b) | Scaled(a, b) | Score(a, b):
+            return (a, b)
+        case ScoreGradients(a, b, c):
+            return (a, b, c)
+        case Sum(terms):
+            return terms
+        case Negative(a) | Causal(a) | Decayed(a) | Through(a) | RowSum(a):
+            return (a,)
+        case Inverse(blocks):
+            return tuple(b for row in blocks for b in row)
+        case GateGradient(links, links_before, between, start, before, end, through):
+            return (*links, *links_before, *between, *start, *before, *end, through)
+        case _:
+            return ()
+
+
+def nodes(node: Node) -> Iterator[Node]:
+    """The node and everything below it."""
+    yield node
+    for child in children(node):
+        yield from nodes(child)
+
+
+def used_names(steps: tuple[Step, ...]) -> set[str]:
+    """Every name that the steps mention."""
+    return {n.name for s in steps for n in nodes(s.value) if isinstance(n, Sym)}
+
+
+def needed(steps: tuple[Step, ...], wanted: set[str]) -> tuple[Step, ...]:
+    """The steps that `wanted` depends on, in order."""
+    kept: list[Step] = []
+    wanted = set(wanted)
+    for step in reversed(steps):
+        if wanted & set(step.names):
+            kept.append(step)
+            wanted |= used_names((step,))
+    return tuple(reversed(kept))

@@ -124,9 +124,8 @@ class Builder:
                 raw = self.score(Sym(s.correct), Sym(r.write), exclusive=not s.decayed, strict=True)
                 self.prepare.append(Step(f"R{s.tag}{r.tag}", raw, "A^kk", "what each correction finds of each earlier write of the chunk"))
         blocks = tuple(tuple(self.strength(s, Sym(f"R{s.tag}{r.tag}")) for r in self.feedback) for s in self.feedback)
-        for i, s in enumerate(self.feedback):
-            for j, r in enumerate(self.feedback):
-                self.prepare.append(Step(f"A_kk{s.tag}{r.tag}", Inverse(blocks, i, j), "(I - L)^-1", "the causal triangular inverse, L = c * A^kk"))
+        names = ", ".join(f"A_kk{s.tag}{r.tag}" for s in self.feedback for r in self.feedback)
+        self.prepare.append(Step(names, Inverse(blocks), "(I - L)^-1", "the causal triangular inverse, L = c * A^kk"))
         for s in self.feedback:
             plain = [MatMul(Sym(f"R{s.tag}{r.tag}"), Sym(r.value)) for r in streams if not r.correct]
             if plain:

@@ -179,7 +179,8 @@ def _pow(adjoint: _Adjoint, s: Assign, gradient: Value) -> None:
     base, exponent = s.args
     if isinstance(base, Value):
         if isinstance(exponent, Literal):
-            lower: Operand = Literal(f"({exponent.text} - 1)", None)
+            known = exponent.value
+            lower: Operand = Literal(f"({exponent.text} - 1)", None) if known is None else Literal(repr(known - 1.0), known - 1.0)
         else:
             lower = adjoint.op("sub", exponent, ONE)
         slope = adjoint.op("mul", adjoint.op("pow", base, lower), exponent)

@@ -111,6 +111,14 @@ class Scope:
         self.statements.append(Assign(target, op, args))
         return target
 
+    def finish(self, target: Value, source: Operand, like: Value) -> None:
+        """Give `source` the name `target`: directly where the last statement made it."""
+        last = self.statements[-1] if self.statements else None
+        if isinstance(last, Assign) and last.target == source:
+            self.statements[-1] = Assign(target, last.op, last.args)
+        else:
+            self.statements.append(Assign(target, "copy", (source,) if isinstance(source, Value) else (source, like)))
+
     def hint(self, term: Term, default: str) -> str:
         """The user's own name for this term, if it has one."""
         return self._names.get(term, default)
@@ -248,6 +256,6 @@ def _lower_select(term: Term, option: str, then: Term, otherwise: Term, scope: S
     target = Value(scope.fresh(scope.hint(term, "chosen")), kind.axis, kind.grouped, kind.per_token)
     for operand, side in zip(operands, sides, strict=True):
         source = move(operand, kind, side) if isinstance(operand, Value) else operand
-        side.statements.append(Assign(target, "copy", (source,) if isinstance(source, Value) else (source, values[0])))
+        side.finish(target, source, values[0])
     scope.statements.append(Branch(option, tuple(sides[0].statements), tuple(sides[1].statements), (target,)))
     return target

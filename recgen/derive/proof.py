@@ -141,7 +141,10 @@ class _ChunkMeaning:
 
     def step(self, step: Step) -> None:
         """Evaluates one step and keeps its value."""
-        self.values[step.name] = self.value(step.value)
+        if isinstance(step.value, Inverse):
+            self.values |= zip(step.names, self._inverse(step.value.blocks), strict=True)
+        else:
+            self.values[step.name] = self.value(step.value)
 
     def span(self, after: int, until: int, k: int) -> Any:
         """The product of the decays of tokens after+1 .. until."""
@@ -181,8 +184,6 @@ class _ChunkMeaning:
                 return [[x * self.span(*bounds(i), k) for k, x in enumerate(row)] for i, row in enumerate(self.value(matrix))]
             case Through(matrix):
                 return [[x * self.span(-1, self.tokens - 1, k) for x in row] for k, row in enumerate(self.value(matrix))]
-            case Inverse(blocks, row, column):
-                return self._inverse(blocks, row, column)
         raise AssertionError(f"{type(node).__name__} is not part of the forward form")
 
     def _score(self, node: Score) -> Matrix:
@@ -198,8 +199,8 @@ class _ChunkMeaning:
             out.append(row)
         return out
 
-    def _inverse(self, blocks: tuple[tuple[Node, ...], ...], row: int, column: int) -> Matrix:
-        """A block of I + L + L^2 + ..., which ends because L is strictly causal."""
+    def _inverse(self, blocks: tuple[tuple[Node, ...], ...]) -> list[Matrix]:
+        """The blocks of I + L + L^2 + ..., which ends because L is strictly causal."""
         values = [[self.value(b) for b in line] for line in blocks]
         whole = [[x for b in line for x in b[i]] for line in values for i in range(self.tokens)]
         n = len(whole)
@@ -208,4 +209,5 @@ class _ChunkMeaning:
         for _ in range(self.tokens):
             power = product(power, whole, self.zero)
             total = [[x + y for x, y in zip(r, s, strict=True)] for r, s in zip(total, power, strict=True)]
-        return [line[column * self.tokens : (column + 1) * self.tokens] for line in total[row * self.tokens : (row + 1) * self.tokens]]
+        parts = [slice(i * self.tokens, (i + 1) * self.tokens) for i in range(len(blocks))]
+        return [[line[column] for line in total[row]] for row in parts for column in parts]

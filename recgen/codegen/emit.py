@@ -1,0 +1,116 @@
+"""Emits a module: contexts into templates, the text parsed before anyone sees it."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import re
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from recgen.analysis.normal_form import NormalForm
+from recgen.codegen.chunk_context import build_chunk_context
+from recgen.codegen.expressions import build_expressions, local
+from recgen.codegen.module_context import build_module_context
+from recgen.codegen.token_printer import token_lines
+from recgen.codegen.torch_printer import HELPERS
+from recgen.derive.chunk_ir import ChunkForm
+from recgen.derive.operands import OperandSet
+from recgen.resources import resource
+from recgen.version import COMPILER_REVISION
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+@dataclass(frozen=True)
+class GeneratedModule:
+    """An emitted module: its text, the digest of spec and compiler revision, and what is in it."""
+
+    name: str
+    text: str
+    digest: str
+    manifest: tuple[tuple[str, str], ...]
+
+
+def spec_digest(spec_text: str) -> str:
+    """Of the spec and the compiler's revision: the same text gives the same module."""
+    return hashlib.sha256(f"{COMPILER_REVISION}\0{spec_text}".encode()).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """The templates, with undefined names an error."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(resource("templates")),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - the output is Python, not HTML
+    )
+
+
+def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm) -> GeneratedModule:
+    """The module's text; raises an internal error if it does not parse."""
+    r = form.recurrence
+    digest = spec_digest(r.source.text)
+    expressions = build_expressions(form, operands)
+    context = build_chunk_context(form, operands, chunk, expressions.rereads)
+    listing = ", ".join(f"{o.name} ({o.symbol})" for o in operands.operands)
+    module = build_module_context(form, _header(form, digest), digest, listing)
+    token, token_results = token_lines(r, {x.name: local(x.name) for x in (*r.arguments, *r.definitions)})
+    used = expressions.operations | ({"softplus"} if any("_softplus" in line for line in token) else set())
+    helpers = {name: any(HELPERS.get(op) == name for op in used) for name in dict.fromkeys(HELPERS.values())}
+    text = environment().get_template("module.py.j2").render(
+        m=module,
+        c=context,
+        h=helpers,
+        e={**_fields(expressions), "token": token, "token_results": token_results},
+        triton=None,
+    )
+    text = _tidy(text)
+    ast.parse(text)
+    manifest = (("spec", r.name), ("digest", digest), ("language", "1"), ("compiler", COMPILER_REVISION))
+    return GeneratedModule(r.name, text, digest, manifest)
+
+
+def _fields(record: object) -> dict[str, object]:
+    return dict(asdict(record))  # type: ignore[call-overload]
+
+
+def _header(form: NormalForm, digest: str) -> tuple[str, ...]:
+    r = form.recurrence
+    spec = inspect.cleandoc(r.source.text).rstrip().replace("\\", "\\\\").replace('"""', "'''").split("\n")
+    return (
+        "Do not edit: change the spec and run `recgen build`.",
+        "",
+        f"language 1, compiler revision {COMPILER_REVISION}, digest {digest}",
+        f"normal form: {normal_form_line(form)}",
+        "",
+        *(f"    {line}".rstrip() for line in spec),
+    )
+
+
+def normal_form_line(form: NormalForm) -> str:
+    """The normal form in one line."""
+    decay = {"none": "", "scalar": "exp(g) ", "vector": "diag(exp(g)) "}[form.decay.kind]
+    writes = []
+    for i, s in enumerate(form.streams):
+        n = "" if len(form.streams) == 1 else str(i + 1)
+        found = f"{decay if s.decayed else ''}S[t-1]" if s.correct is not None else ""
+        correction = f"c{n} ({found})^T a{n}" if found else ""
+        parts = [f"X{n}"] * (s.value is not None) + [correction] * bool(correction)
+        writes.append(f"w{n} @ ({' + '.join(parts)})^T")
+    reads = sorted({f"S[t{'-1' if r.lag else ''}]^T q" for r in form.reads})
+    return f"S[t] = {decay}S[t-1] + {' + '.join(writes)}; reads {', '.join(reads)}"
+
+
+def _tidy(text: str) -> str:
+    """At most two blank lines, none at the end, no trailing spaces."""
+    text = re.sub(r"[ \t]+\n", "\n", text)
+    return re.sub(r"\n{4,}", "\n\n\n", text).rstrip() + "\n"

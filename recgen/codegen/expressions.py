@@ -1,0 +1,162 @@
+"""The spec's own expressions as PyTorch functions: operands, read-outs, their gradients, and one token as written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recgen.analysis.normal_form import NormalForm
+from recgen.codegen.torch_printer import operand_text, operations, program_lines
+from recgen.derive.gradient import differentiate
+from recgen.derive.operands import OperandSet
+from recgen.derive.program import Literal, Operand, Program, Scope, Statement, Value, lower, move
+from recgen.lang.recurrence import ArgumentInfo, Recurrence
+from recgen.lang.terms import Argument, AxisSize, Read, Term, walk
+
+RESERVED = frozenset({"torch", "F", "math", "sizes", "before", "after"})
+
+
+@dataclass(frozen=True)
+class Expressions:
+    """Printed bodies (lines) and results of the expression functions; see `templates/torch/expressions.py.j2`."""
+
+    operands: tuple[str, ...]
+    operand_results: tuple[str, ...]
+    operands_gradient: tuple[str, ...]
+    operand_cotangents: tuple[str, ...]
+    operand_gradients: tuple[str, ...]
+    readout: tuple[str, ...]
+    read_names: tuple[str, ...]
+    readout_results: tuple[str, ...]
+    readout_gradient: tuple[str, ...]
+    output_cotangents: tuple[str, ...]
+    readout_gradients: tuple[str, ...]
+    rereads: bool
+    operations: frozenset[str]
+
+
+def argument_value(info: ArgumentInfo) -> Value:
+    """An argument as a value of a program."""
+    return Value(local(info.name), info.axes[0] if info.axes else "", info.grouped, info.role == "input")
+
+
+def local(name: str) -> str:
+    """A user's name where the emitted function has its own names too."""
+    return f"{name}_" if name in RESERVED else name
+
+
+def argument_inputs(recurrence: Recurrence) -> tuple[tuple[Term, Value], ...]:
+    """Every argument's term and value."""
+    return tuple((Argument(a.name, a.role, (a.axes[0], "1") if a.axes else ("1", "1")), argument_value(a)) for a in recurrence.arguments)
+
+
+def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
+    """Prints operands and read-outs and their adjoints."""
+    recurrence = form.recurrence
+    inputs = argument_inputs(recurrence)
+    arguments = tuple(v for _, v in inputs)
+    names = {d.value: d.name for d in recurrence.definitions}
+    reserved = RESERVED | {o.name for o in recurrence.options}
+    program = _full(lower(operands.terms, inputs, names, reserved | {o.name for o in operands.operands}), operands.terms, "")
+    sizes = {o.name: o.size for o in operands.operands}
+    backward, cotangents = differentiate(program, arguments, reserved)
+    read_tags = [f"read{r.tag}" for r in operands.reads]
+    read_values = tuple(Value(name, form.value_axis, False, True) for name in read_tags)
+    read_inputs = tuple((Read(i, (form.value_axis, "1")), v) for i, v in enumerate(read_values))
+    outputs = tuple((o.name, o.value) for o in form.outputs)
+    readout = _full(lower(outputs, (*inputs, *read_inputs), names, reserved), outputs, "")
+    readout_backward, output_cotangents = differentiate(readout, (*read_values, *arguments), reserved)
+    gradients = dict(readout_backward.results)
+    return Expressions(
+        operands=_body(program, form, operands.terms),
+        operand_results=tuple(_column(name, program.result(name), sizes, arguments) for name, _ in operands.terms),
+        operands_gradient=(*_squeezed(cotangents, sizes), *_body(backward, form, operands.terms)),
+        operand_cotangents=_parameters(cotangents, [name for name, _ in operands.terms]),
+        operand_gradients=_results(backward, arguments),
+        readout=_body(readout, form, outputs),
+        read_names=tuple(read_tags),
+        readout_results=tuple(operand_text(readout.result(name)) for name, _ in outputs),
+        readout_gradient=_body(readout_backward, form, outputs),
+        output_cotangents=_parameters(output_cotangents, [name for name, _ in outputs]),
+        readout_gradients=_results(readout_backward, (*read_values, *arguments)),
+        rereads=_mentions(readout_backward.statements, set(read_tags)),
+        operations=frozenset().union(*(operations(p.statements) for p in (program, backward, readout, readout_backward))),
+    )
+
+
+def _full(program: Program, roles: tuple[tuple[str, Term], ...], axis: str) -> Program:
+    """The program with every result moved to one value per token and value head."""
+    scope = Scope({}, {s for s in _all_names(program)})
+    results: list[tuple[str, Operand]] = []
+    for (role, operand), (_, term) in zip(program.results, roles, strict=True):
+        vector = next((a for a in term.shape if a != "1"), axis)
+        wanted = Value("", vector, False, True)
+        results.append((role, move(operand, wanted, scope) if isinstance(operand, Value) else operand))
+    return Program(program.inputs, (*program.statements, *scope.statements), tuple(results))
+
+
+def _all_names(program: Program) -> list[str]:
+    names = [v.name for v in program.inputs]
+
+    def collect(statements: tuple[Statement, ...]) -> None:
+        for s in statements:
+            if hasattr(s, "target"):
+                names.append(s.target.name)
+            else:
+                names.extend(t.name for t in s.targets)
+                collect(s.then)
+                collect(s.otherwise)
+
+    collect(program.statements)
+    return names
+
+
+def _column(name: str, result: Operand, sizes: dict[str, str], arguments: tuple[Value, ...]) -> str:
+    """An operand as [B, T, HV, D]: numbers as columns."""
+    if isinstance(result, Literal):
+        like = next(v.name for v in arguments if v.per_token)
+        width = 1 if sizes[name] == "1" else f"sizes.{'keys' if sizes[name] == 'K' else 'values'}"
+        return f"{like}.new_full((sizes.batch, sizes.tokens, sizes.heads, {width}), {operand_text(result)})"
+    return f"{result.name}.unsqueeze(-1)" if sizes[name] == "1" else result.name
+
+
+def _parameters(cotangents: tuple[tuple[str, Value], ...], roles: list[str]) -> tuple[str, ...]:
+    """Cotangent parameters in the order of the roles; a constant's goes unused."""
+    known = {role: value.name for role, value in cotangents}
+    return tuple(known.get(role, f"_d_{role}") for role in roles)
+
+
+def _squeezed(cotangents: tuple[tuple[str, Value], ...], sizes: dict[str, str]) -> tuple[str, ...]:
+    return tuple(f"{value.name} = {value.name}.squeeze(-1)" for role, value in cotangents if sizes[role] == "1")
+
+
+def _results(program: Program, wanted: tuple[Value, ...]) -> tuple[str, ...]:
+    found = dict(program.results)
+    texts = []
+    for v in wanted:
+        gradient = found.get(v.name)
+        texts.append("None" if gradient is None else operand_text(gradient))
+    return tuple(texts)
+
+
+def _mentions(statements: tuple[Statement, ...], names: set[str]) -> bool:
+    for s in statements:
+        if hasattr(s, "args"):
+            if any(isinstance(a, Value) and a.name in names for a in s.args):
+                return True
+        elif _mentions(s.then, names) or _mentions(s.otherwise, names):
+            return True
+    return False
+
+
+def _body(program: Program, form: NormalForm, roles: tuple[tuple[str, Term], ...]) -> tuple[str, ...]:
+    return (*axis_lines(form.recurrence, [t for _, t in roles]), *program_lines(program.statements))
+
+
+def axis_lines(recurrence: Recurrence, terms: list[Term]) -> tuple[str, ...]:
+    """`K = k.shape[-1]` for every axis size that the terms mention."""
+    axes = dict.fromkeys(x.axis for t in terms for x in walk(t) if isinstance(x, AxisSize))
+    lines = []
+    for axis in axes:
+        owner = next(a for a in recurrence.arguments if axis in a.axes)
+        lines.append(f"{axis} = {local(owner.name)}.shape[{owner.axes.index(axis) - len(owner.axes)}]")
+    return tuple(lines)

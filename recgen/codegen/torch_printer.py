@@ -1,0 +1,259 @@
+"""Prints programs and chunk steps as PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recgen.derive.chunk_ir import (
+    Causal,
+    Decayed,
+    Gamma,
+    GateGradient,
+    Hadamard,
+    Inverse,
+    MatMul,
+    Negative,
+    Node,
+    RowSum,
+    Scaled,
+    Score,
+    ScoreGradients,
+    Step,
+    Sum,
+    Sym,
+    Through,
+    nodes,
+)
+from recgen.derive.program import Assign, Literal, Operand, Statement, Value
+
+INDENT = "    "
+
+
+# ------------------------------------------------------------------ programs
+
+
+def program_lines(statements: tuple[Statement, ...], indent: str = "") -> tuple[str, ...]:
+    """One line of Python for every statement, branches as if/else."""
+    lines: list[str] = []
+    for s in statements:
+        if isinstance(s, Assign):
+            lines.append(f"{indent}{s.target.name} = {assignment(s)}")
+            continue
+        lines += [f"{indent}if {s.option}:", *program_lines(s.then, indent + INDENT)]
+        lines += [f"{indent}else:", *program_lines(s.otherwise, indent + INDENT)]
+    return tuple(lines)
+
+
+def operand_text(operand: Operand) -> str:
+    """A value's name, or a number; infinity by its Python name."""
+    if isinstance(operand, Value):
+        return operand.name
+    return {"inf": "math.inf", "-inf": "-math.inf", "(-inf)": "-math.inf"}.get(operand.text, operand.text)
+
+
+def assignment(s: Assign) -> str:
+    """The right-hand side of one statement."""
+    names = [operand_text(a) for a in s.args]
+    if s.op in _FORMULAS:
+        return _FORMULAS[s.op].format(*names)
+    if s.op in ("min", "max"):
+        return _extremum(s, names)
+    if s.op.startswith("where"):
+        return f"torch.where({names[0]} {s.op[5:]} {names[1]}, {names[2]}, {names[3]})"
+    if s.op == "copy" and isinstance(s.args[0], Literal):
+        return f"torch.full_like({names[1]}, {names[0]})"
+    raise AssertionError(f"no PyTorch form of {s.op}")
+
+
+def _extremum(s: Assign, names: list[str]) -> str:
+    left, right = s.args
+    if isinstance(left, Literal):
+        names = names[::-1]
+    if isinstance(left, Literal) or isinstance(right, Literal):
+        return f"{names[0]}.clamp({'max' if s.op == 'min' else 'min'}={names[1]})"
+    return f"torch.{'minimum' if s.op == 'min' else 'maximum'}({names[0]}, {names[1]})"
+
+
+_FORMULAS = {
+    **{op: f"torch.{op}({{0}})" for op in ("exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "sigmoid", "relu", "tanh", "sin", "cos", "abs", "sign")},
+    "logsigmoid": "F.logsigmoid({0})",
+    "softplus": "_softplus({0})",
+    "silu": "F.silu({0})",
+    "neg": "-{0}",
+    "add": "{0} + {1}",
+    "sub": "{0} - {1}",
+    "mul": "{0} * {1}",
+    "div": "{0} / {1}",
+    "pow": "{0} ** {1}",
+    "sum": "{0}.sum(-1)",
+    "dot": "({0} * {1}).sum(-1)",
+    "spread": "{0}.unsqueeze(-1)",
+    "tokens": "_per_token({0}, sizes)",
+    "heads": "_per_value_head({0}, sizes.heads)",
+    "sum_heads": "_per_key_head({0}, sizes.key_heads)",
+    "sum_tokens": "{0}.sum((0, 1))",
+    "copy": "{0}",
+    "zeros": "_zeros_like({0})",
+    "l2norm": "_l2norm({0})",
+    "l2norm_grad": "_l2norm_gradient({0}, {1})",
+    "rmsnorm": "_rmsnorm({0})",
+    "rmsnorm_grad": "_rmsnorm_gradient({0}, {1})",
+    "log_floor": "torch.log(_floored({0}))",
+    "floored": "_floored({0})",
+}
+
+HELPERS = {
+    "softplus": "softplus",
+    "l2norm": "l2norm",
+    "l2norm_grad": "l2norm_gradient",
+    "rmsnorm": "rmsnorm",
+    "rmsnorm_grad": "rmsnorm_gradient",
+    "log_floor": "floored",
+    "floored": "floored",
+    "heads": "per_value_head",
+    "sum_heads": "per_key_head",
+    "tokens": "per_token",
+    "zeros": "zeros_like",
+}
+"""Operations that call a helper of the module, and its name."""
+
+
+def operations(statements: tuple[Statement, ...]) -> set[str]:
+    """Every operation that the statements use."""
+    found: set[str] = set()
+    for s in statements:
+        found |= {s.op} if isinstance(s, Assign) else operations(s.then) | operations(s.otherwise)
+    return found
+
+
+# --------------------------------------------------------------- chunk steps
+
+
+@dataclass(frozen=True)
+class Line:
+    """One printed step: the formula it implements, as a comment, and its code."""
+
+    comment: str
+    code: str
+
+
+class ChunkPrinter:
+    """Prints chunk steps; in a scan, every stacked name is indexed by the chunk."""
+
+    def __init__(self, decay: str, stacked: frozenset[str] = frozenset(), index: str = "") -> None:
+        self.decay = decay
+        self.stacked = stacked
+        self.index = index
+
+    def line(self, step: Step, target: str = "") -> Line:
+        """The step as code, assigned to its own names or to `target`."""
+        return Line(f"{step.symbol}: {step.meaning}", f"{target or step.name} = {self.text(step.value)}")
+
+    def name(self, name: str) -> str:
+        """A name, indexed where it is stacked."""
+        return f"{name}[{self.index}]" if name in self.stacked else name
+
+    def text(self, node: Node) -> str:
+        """The node as an expression."""
+        match node:
+            case Sym(name):
+                return self.name(name)
+            case MatMul(left, right, turn_left, turn_right):
+                return f"{self.factor(left, turn_left)} @ {self.factor(right, turn_right)}"
+            case Sum(terms):
+                return self._sum(terms)
+            case Negative(matrix):
+                return f"-{self.factor(matrix)}"
+            case Scaled(column, matrix):
+                return f"{self.factor(column)} * {self.factor(matrix)}"
+            case Hadamard(left, right):
+                return f"{self.factor(left)} * {self.factor(right)}"
+            case Causal(matrix, strict):
+                return f"{self.factor(matrix)}.tril({'-1' if strict else ''})"
+            case Gamma(exclusive):
+                return f"_gamma({self.name('before' if exclusive else 'cumulated')}, cumulated)"
+            case Score(left, right, exclusive, strict):
+                return f"_score({self.text(left)}, {self.text(right)}, {self._sums(exclusive)}, cumulated, diagonal={not strict})"
+            case ScoreGradients(weights, left, right, exclusive, strict):
+                arguments = f"{self.text(weights)}, {self.text(left)}, {self.text(right)}, {self._sums(exclusive)}, cumulated"
+                return f"_score_gradients({arguments}, diagonal={not strict}, inclusive={not exclusive})"
+            case Decayed(matrix, stretch):
+                return f"{self.factor(matrix)} * {self.name(_STRETCHES[stretch])}"
+            case Through(matrix):
+                return f"{self.factor(matrix)} * {self.name('through')}"
+            case Inverse(blocks):
+                return self._inverse(blocks)
+            case RowSum(matrix):
+                return f"{self.factor(matrix)}.sum(-1, keepdim=True)"
+            case GateGradient():
+                return self._gate(node)
+
+    def factor(self, node: Node, turned: bool = False) -> str:
+        """The node as a factor: in brackets unless it is a name or a call."""
+        text = self.text(node)
+        if not isinstance(node, Sym | Score | Causal | RowSum):
+            text = f"({text})"
+        return f"{text}.mT" if turned else text
+
+    def _sum(self, terms: tuple[Node, ...]) -> str:
+        if self.index and len(terms) > 1:
+            return self._fused(terms)
+        return " + ".join(self.text(t) for t in terms)
+
+    def _fused(self, terms: tuple[Node, ...]) -> str:
+        """In the scan, a sum of products is accumulated by `baddbmm`."""
+        products = [t for t in terms if isinstance(t, MatMul)]
+        rest = [t for t in terms if not isinstance(t, MatMul)]
+        text = " + ".join(self.text(t) for t in rest) if rest else self.text(products.pop(0))
+        for p in products:
+            text = f"torch.baddbmm({text}, {self.factor(p.left, p.turn_left)}, {self.factor(p.right, p.turn_right)})"
+        return text
+
+    @staticmethod
+    def _sums(exclusive: bool) -> str:
+        return "before" if exclusive else "cumulated"
+
+    def _inverse(self, blocks: tuple[tuple[Node, ...], ...]) -> str:
+        if len(blocks) == 1:
+            return f"_unit_inverse({self.text(blocks[0][0])})"
+        rows = ", ".join("(" + ", ".join(self.text(b) for b in row) + ")" for row in blocks)
+        return f"_block_inverse(({rows}))"
+
+    def _gate(self, node: GateGradient) -> str:
+        def total(parts: tuple[Node, ...]) -> str:
+            return " + ".join(self.text(p) for p in parts)
+
+        scalar = self.decay == "scalar"
+        keys = (lambda text: f"({text}).sum(-1, keepdim=True)") if scalar else (lambda text: text)
+        parts = []
+        if node.links:
+            parts.append(f"_crossing({total(node.links)})")
+        if node.links_before:
+            parts.append(f"_crossing(_earlier_rows({total(node.links_before)}))")
+        if node.between:
+            parts.append(total(node.between))
+        if node.start:
+            parts.append(f"_sum_from({keys(total(node.start))})")
+        if node.before:
+            parts.append(f"_sum_after({keys(total(node.before))})")
+        parts.append(f"_sum_before({keys(total(node.end))})")
+        through = self.text(node.through)
+        parts.append(f"({through}).sum((-2, -1))[..., None, None]" if scalar else f"({through}).sum(-1)[..., None, :]")
+        return " + ".join(parts)
+
+
+_STRETCHES = {"start": "from_start", "before": "from_start_before", "end": "to_end"}
+
+
+def stretches(steps: tuple[Step, ...]) -> set[str]:
+    """Which cumulated decays the steps use: names of `_STRETCHES`, "through", "before"."""
+    found: set[str] = set()
+    for step in steps:
+        for node in nodes(step.value):
+            if isinstance(node, Decayed):
+                found.add(_STRETCHES[node.stretch])
+            elif isinstance(node, Through):
+                found.add("through")
+            elif isinstance(node, Gamma | Score | ScoreGradients) and node.exclusive:
+                found.add("before")
+    return found

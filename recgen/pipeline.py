@@ -1,0 +1,57 @@
+"""The compiler: parse -> check -> analyze -> derive -> plan -> emit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recgen.analysis.algebra import Refusal
+from recgen.analysis.analyzer import analyze
+from recgen.analysis.normal_form import NormalForm
+from recgen.codegen.emit import GeneratedModule, emit
+from recgen.derive.chunk_ir import ChunkForm
+from recgen.derive.chunkwise import derive
+from recgen.derive.operands import OperandSet, name_operands
+from recgen.derive.proof import Proof, prove
+from recgen.lang import Diagnostic, Recurrence, Source, SpecErrors, check, parse
+from recgen.lang.diagnostics import Reporter
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Every stage's result for one spec."""
+
+    recurrence: Recurrence
+    normal_form: NormalForm
+    operands: OperandSet
+    chunk_form: ChunkForm
+    proof: Proof
+    module: GeneratedModule
+    warnings: tuple[Diagnostic, ...]
+
+
+def compile_text(text: str, name: str = "<text>") -> Compiled:
+    """Every stage over one spec.
+
+    Args:
+        text: the spec.
+        name: what messages call it, usually its path.
+
+    Raises:
+        SpecErrors: the spec is wrong, or is no recurrence of a class that this revision compiles; `.diagnostics` say why.
+        ProofFailed: an internal failure: the derived form does not equal the recurrence.
+    """
+    source = Source(name, text)
+    checked = check(parse(source))
+    recurrence = checked.recurrence
+    try:
+        form = analyze(recurrence)
+    except Refusal as refusal:
+        reporter = Reporter(source)
+        reporter.found += checked.warnings
+        reporter.report("E501", refusal.span or recurrence.states[0].span, reason=refusal.reason)
+        raise SpecErrors(reporter.sorted()) from refusal
+    operands = name_operands(form)
+    chunk_form = derive(form, operands)
+    proof = prove(form, operands, chunk_form)
+    module = emit(form, operands, chunk_form)
+    return Compiled(recurrence, form, operands, chunk_form, proof, module, checked.warnings)

@@ -1,0 +1,3 @@
+"""The compiler's revision: raised whenever emitted text changes."""
+
+COMPILER_REVISION = "1"
