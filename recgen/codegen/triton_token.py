@@ -1,0 +1,199 @@
+"""One token of a recurrence as lines of a Triton kernel: operands, the state's update, reads and outputs.
+
+Block names: M the state before the token, D the decayed one, S the state after the token, U what a state answers to a correction, E a
+resolved write, R a read; operands are named after their roles, everything else carries the user's own names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recgen.analysis.normal_form import NormalForm
+from recgen.codegen.triton_arguments import KernelArgument, kernel_arguments, kernel_axes
+from recgen.codegen.triton_printer import Numbers, ProgramPrinter
+from recgen.derive.operands import OperandSet
+from recgen.derive.program import Branch, Literal, Statement, Value, lower
+from recgen.lang.terms import Apply, Read, Term
+
+DECAY = "decay"
+
+
+@dataclass(frozen=True)
+class StreamText:
+    """One write stream in a kernel: the operand that each role reads, "" where it has none."""
+
+    tag: str
+    write: str
+    value: str
+    strength: str
+    correct: str
+    decayed: bool
+
+    @property
+    def memory(self) -> str:
+        """The block that the correction reads."""
+        return "b_D" if self.decayed else "b_M"
+
+
+def multiplier(log: Term) -> Term:
+    """exp(log) as the spec wrote it, so that a multiplier of 0 stays one: logarithms that the analyzer took are undone."""
+    match log:
+        case Apply("log_floor", (factor,)):
+            return factor
+        case Apply("logsigmoid", args):
+            return Apply("sigmoid", args, log.shape, "", log.span)
+        case Apply("add", (a, b)) if _taken(a) or _taken(b):
+            return Apply("mul", (multiplier(a), multiplier(b)), log.shape, "", log.span)
+    return Apply("exp", (log,), log.shape, "", log.span)
+
+
+def _taken(log: Term) -> bool:
+    """Whether a logarithm is among the summands."""
+    if isinstance(log, Apply) and log.op == "add":
+        return any(_taken(a) for a in log.args)
+    return isinstance(log, Apply) and log.op in ("log_floor", "logsigmoid")
+
+
+class Token:
+    """The programs of one token, lowered, and their printer."""
+
+    def __init__(self, form: NormalForm, operands: OperandSet) -> None:
+        internal = frozenset({"S", "M", "N", "D", "G"} | {f"{x}{s.tag}" for s in operands.streams for x in ("U", "E", "dE", "dU")})
+        internal |= {f"{x}{r.tag}" for r in operands.reads for x in ("R", "dR")} | {name for name, _ in operands.terms} | {DECAY}
+        self.form = form
+        self.operands = operands
+        self.arguments: tuple[KernelArgument, ...] = kernel_arguments(form, internal)
+        self.numbers = Numbers(tuple(dict.fromkeys(axis for a in form.recurrence.arguments for axis in a.axes)))
+        self.printer = ProgramPrinter(kernel_axes(form), self.numbers)
+        names = {d.value: d.name for d in form.recurrence.definitions}
+        inputs = tuple((a.term, a.value) for a in self.arguments)
+        self.reserved = internal | {a.value.name for a in self.arguments}
+        self.roles = tuple((name, term) for name, term in operands.terms if name != "log_decay")
+        if form.decay.log is not None:
+            self.roles += ((DECAY, form.decay.signed if form.decay.signed is not None else multiplier(form.decay.log)),)
+        self.operand_program = lower(self.roles, inputs, names, self.reserved)
+        self.reserved |= assigned(self.operand_program.statements)
+        self.reads = tuple(Value(f"R{r.tag}", form.value_axis, False, True) for r in operands.reads)
+        reads = tuple((Read(i, (form.value_axis, "1")), v) for i, v in enumerate(self.reads))
+        outputs = tuple((o.name, o.value) for o in form.outputs)
+        self.readout_program = lower(outputs, (*inputs, *reads), names, self.reserved)
+        self.reserved |= assigned(self.readout_program.statements)
+        self.once = tuple(s for p in (self.operand_program, self.readout_program) for s in p.statements if not per_token(s))
+        self.once_lines = self.printer.lines(self.once)
+        self.operand_lines = self.printer.lines(tuple(s for s in self.operand_program.statements if per_token(s))) + self._named()
+        self.readout_lines = self.printer.lines(tuple(s for s in self.readout_program.statements if per_token(s)))
+
+    def _named(self) -> tuple[str, ...]:
+        """The operands under the names of their roles, computed vectors with zeros in the padding before they meet the state."""
+        loaded = {f"b_{a.value.name}" for a in self.arguments}
+        lines = []
+        for role, operand in self.operand_program.results:
+            if isinstance(operand, Value):
+                lines.append(f"b_{role} = {self.printer.masked(operand, self.printer.value(operand) not in loaded)}")
+        return tuple(lines)
+
+    def text(self, role: str) -> str:
+        """The operand of a role as text; "" for a role that the stream does not have."""
+        if not role:
+            return ""
+        operand = self.operand_program.result(role)
+        return f"b_{role}" if isinstance(operand, Value) else self.printer.operand(operand)
+
+    @property
+    def streams(self) -> tuple[StreamText, ...]:
+        """The write streams with printed operands."""
+        text = self.text
+        return tuple(
+            StreamText(s.tag, text(s.write), text(s.value), text(s.strength), text(s.correct), s.decayed) for s in self.operands.streams
+        )
+
+    @property
+    def decayed(self) -> str:
+        """The decayed state as a formula of M; "" without decay."""
+        if self.form.decay.log is None:
+            return ""
+        text = self.text(DECAY)
+        return f"{text}[:, None] * b_M" if self.form.decay.kind == "vector" else f"{text} * b_M"
+
+    @property
+    def resolve_lines(self) -> tuple[str, ...]:
+        """D, U and E from M and the operands."""
+        lines = [f"b_D = {self.decayed or 'b_M'}"]
+        for s in self.streams:
+            terms = [s.value] if s.value else []
+            if s.correct:
+                lines.append(f"b_U{s.tag} = tl.sum({s.correct}[:, None] * {s.memory}, 0)")
+                terms.append(f"{s.strength} * b_U{s.tag}" if s.strength else f"b_U{s.tag}")
+            lines.append(f"b_E{s.tag} = {' + '.join(terms)}")
+        return tuple(lines)
+
+    @property
+    def update_line(self) -> str:
+        """S from D and the writes."""
+        writes = (f"{s.write}[:, None] * b_E{s.tag}[None, :]" for s in self.streams)
+        return f"b_S = {' + '.join(['b_D', *writes])}"
+
+    def read_lines(self, lag: int) -> tuple[tuple[str, str], ...]:
+        """The reads of the state after the token (lag 0) or before it (lag 1), with the names of their values."""
+        state = "b_M" if lag else "b_S"
+        reads = (r for r in self.operands.reads if r.lag == lag)
+        return tuple((f"R{r.tag}", f"b_R{r.tag} = tl.sum({self.text(r.query)}[:, None] * {state}, 0)") for r in reads)
+
+    def store_lines(self, row: str, condition: str = "") -> tuple[str, ...]:
+        """Writes one token's outputs, 0 unless `condition`; those that do not run over the value axis by the first value block alone."""
+        lines = []
+        for output in self.form.outputs:
+            operand, axis = self.readout_program.result(output.name), output_axis(output.value)
+            text = self.printer.operand(operand)
+            text = f"tl.full((), {text}, ACC)" if isinstance(operand, Literal) else text
+            text = f"tl.where({condition}, {text}, 0.0)" if condition else text
+            names = self.printer.axes[axis] if axis else None
+            start = f"{row} * {names.size} + {names.offsets}" if names else row
+            mask = self.output_mask(axis)
+            lines.append(f"tl.store(p_{output.name} + {start}, {text}.to(p_{output.name}.dtype.element_ty), mask={mask})")
+        return tuple(lines)
+
+    def output_mask(self, axis: str) -> str:
+        """Which entries of an output a program is in charge of."""
+        if axis == self.form.value_axis:
+            return self.printer.axes[axis].mask
+        return f"{self.printer.axes[axis].mask} & (i_v == 0)" if axis else "i_v == 0"
+
+    @property
+    def whole(self) -> bool:
+        """Whether a program must hold the whole value axis: the spec sums over it, or it is the key axis too."""
+        programs = (self.operand_program, self.readout_program)
+        return self.form.key_axis == self.form.value_axis or any(_sums(p.statements, self.form.value_axis) for p in programs)
+
+
+def output_axis(term: Term) -> str:
+    """The axis of an output, "" for a scalar."""
+    return next((axis for axis in term.shape if axis != "1"), "")
+
+
+def per_token(s: Statement) -> bool:
+    """Whether a statement's value changes from token to token."""
+    targets = s.targets if isinstance(s, Branch) else (s.target,)
+    return any(t.per_token for t in targets)
+
+
+def assigned(statements: tuple[Statement, ...]) -> frozenset[str]:
+    """Every name that statements assign."""
+    names: set[str] = set()
+    for s in statements:
+        if isinstance(s, Branch):
+            names |= {t.name for t in s.targets} | assigned(s.then) | assigned(s.otherwise)
+        else:
+            names.add(s.target.name)
+    return frozenset(names)
+
+
+def _sums(statements: tuple[Statement, ...], axis: str) -> bool:
+    """Whether a statement sums over the axis."""
+    for s in statements:
+        if isinstance(s, Branch):
+            if _sums(s.then, axis) or _sums(s.otherwise, axis):
+                return True
+        elif s.op in ("dot", "sum", "l2norm", "rmsnorm") and any(isinstance(a, Value) and a.axis == axis for a in s.args):
+            return True
+    return False

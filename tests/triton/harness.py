@@ -1,0 +1,208 @@
+"""Renders the Triton part of a module for a spec, makes inputs for it, and compares it with the float64 loop."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from recgen.analysis.analyzer import analyze
+from recgen.analysis.normal_form import NormalForm
+from recgen.codegen.triton_context import triton_context
+from recgen.derive.operands import name_operands
+from recgen.lang import Source, compile_spec
+from recgen.lang.recurrence import ArgumentInfo, Recurrence
+from recgen.lang.terms import Apply, AxisSize, Constant, Term
+from recgen.resources import resource
+from tests.triton.reference import Loop
+
+Tensor = torch.Tensor
+FOLDER = Path(tempfile.mkdtemp(prefix="recgen-triton-"))
+HEADER = """from __future__ import annotations
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+_jit = triton.jit
+"""
+
+
+def spec_path(name: str) -> Path:
+    """A spec of the project, or one of the tests' own."""
+    own = Path(__file__).parent.parent / "specs" / f"{name}.rec"
+    return own if own.exists() else resource("specs") / f"{name}.rec"
+
+
+@cache
+def compiled(name: str) -> tuple[NormalForm, str]:
+    """The normal form of a spec and the Triton part of its module."""
+    form = analyze(compile_spec(Source(name, spec_path(name).read_text(encoding="utf-8"))))
+    environment = Environment(
+        loader=FileSystemLoader(resource("templates")),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    context = triton_context(form, name_operands(form))
+    return form, HEADER + environment.get_template("triton/recurrent.py.j2").render(triton=context)
+
+
+@cache
+def module(name: str) -> ModuleType:
+    """The rendered text as a module."""
+    path = FOLDER / f"{name}_kernels.py"
+    path.write_text(compiled(name)[1], encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+@dataclass(frozen=True)
+class Case:
+    """One comparison. `sizes` by axis name; `bounds` packs a batch of one."""
+
+    spec: str
+    sizes: dict[str, int]
+    tokens: int = 17
+    batch: int = 1
+    heads: int = 2
+    key_heads: int = 1
+    bounds: tuple[int, ...] | None = None
+    initial: bool = True
+    options: dict[str, float | bool] = field(default_factory=dict)
+    dtype: torch.dtype = torch.float32
+    seed: int = 0
+    change: Callable[[dict[str, Tensor | None]], dict[str, Tensor | None]] | None = None
+
+    def but(self, **changes: object) -> Case:
+        """The case with some fields changed."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+
+class Inputs:
+    """Arguments, options and initial state of a case, in the case's dtype."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.form = compiled(case.spec)[0]
+        self.recurrence: Recurrence = self.form.recurrence
+        self.options = {o.name: case.options.get(o.name, _default(o.default, case.sizes)) for o in self.recurrence.options}
+        draw = torch.Generator().manual_seed(case.seed)
+        self.arguments: dict[str, Tensor | None] = {a.name: self._draw(a, draw) for a in self.recurrence.arguments}
+        if case.change is not None:
+            self.arguments = case.change(self.arguments)
+        self.sequences = len(case.bounds) - 1 if case.bounds else case.batch
+        shape = (self.sequences, case.heads, *(case.sizes[a] for a in self.form.state.axes))
+        self.initial = torch.randn(shape, generator=draw) if case.initial else None
+
+    def _draw(self, info: ArgumentInfo, draw: torch.Generator) -> Tensor | None:
+        """Values within the domain; vectors at unit norm, so that corrections contract."""
+        case = self.case
+        if info.needed_if and not any(self.options[name] == value for name, value in info.needed_if):
+            return None
+        axes = [case.sizes[a] for a in info.axes]
+        heads = case.key_heads if info.grouped else case.heads
+        x = torch.randn([heads, *axes] if info.role == "param" else [case.batch, case.tokens, heads, *axes], generator=draw)
+        low, high = max(info.interval.low, -3.0), min(info.interval.high, 3.0)
+        if (info.interval.low, info.interval.high) != (-float("inf"), float("inf")):
+            x = low + (high - low) * torch.sigmoid(1.5 * x)
+        elif info.axes == (self.form.key_axis,):
+            x = x / x.norm(dim=-1, keepdim=True)
+        return x.to(case.dtype)
+
+    @property
+    def values(self) -> list[object]:
+        """Arguments, numeric options, boolean options, as the emitted functions take them."""
+        numeric = [v for v in self.options.values() if not isinstance(v, bool)]
+        return [*self.arguments.values(), *numeric, *(v for v in self.options.values() if isinstance(v, bool))]
+
+    @property
+    def bounds(self) -> Tensor | None:
+        return torch.tensor(self.case.bounds, dtype=torch.int32) if self.case.bounds else None
+
+    def oriented(self, state: Tensor | None) -> Tensor | None:
+        """A state as [key axis, value axis], a view."""
+        return state.mT if state is not None and self.form.transposed else state
+
+    def loop(self, arguments: dict[str, Tensor | None], initial: Tensor | None) -> tuple[Tensor, ...]:
+        """The reference's outputs, and its final state as [key axis, value axis]."""
+        bounds = list(self.case.bounds) if self.case.bounds else None
+        *outputs, final = Loop(self.recurrence, self.case.sizes, self.options).run(arguments, initial, bounds)
+        return (*outputs, self.oriented(final))
+
+
+def _default(default: bool | Term, sizes: dict[str, int]) -> float | bool:
+    if isinstance(default, bool):
+        return default
+    match default:
+        case Constant(value):
+            return value
+        case AxisSize(axis):
+            return float(sizes[axis])
+        case Apply(op, args):
+            values = [_default(a, sizes) for a in args]
+            return {"pow": lambda a, b: a**b, "neg": lambda a: -a, "mul": lambda a, b: a * b, "div": lambda a, b: a / b}[op](*values)
+    raise AssertionError(default)
+
+
+def compare(name: str, found: Tensor, wanted: Tensor, limit: float) -> None:
+    """Relative RMS and relative maximum, both within the limit."""
+    assert found.shape == wanted.shape, f"{name}: {tuple(found.shape)} instead of {tuple(wanted.shape)}"
+    if wanted.numel() == 0:
+        return
+    found, wanted = found.double(), wanted.double()
+    assert torch.isfinite(found).all(), f"{name} is not finite"
+    error = (found - wanted).abs()
+    rms = (error.square().mean().sqrt() / wanted.square().mean().sqrt().clamp_min(1e-12)).item()
+    top = (error.max() / wanted.abs().max().clamp_min(1e-12)).item()
+    if wanted.abs().max() < 1e-12:
+        rms, top = error.max().item(), error.max().item()
+    assert rms <= limit and top <= 4 * limit, f"{name}: rms {rms:.2e}, max {top:.2e}, limit {limit:.0e}"
+
+
+LIMITS = {torch.float64: (1e-10, 1e-9), torch.float32: (1e-5, 5e-5), torch.bfloat16: (2e-2, 4e-2)}
+"""dtype -> limits of outputs and gradients; bfloat16 in the interpreter is a test of types, not of precision."""
+
+
+def check(case: Case, backward: bool = True) -> None:
+    """Forward, and every gradient, against the loop and its autograd."""
+    inputs = Inputs(case)
+    value_limit, gradient_limit = LIMITS[case.dtype]
+    wide = {k: x.detach().double().requires_grad_(x.is_floating_point()) if x is not None else None for k, x in inputs.arguments.items()}
+    initial = None if inputs.initial is None else inputs.initial.double().requires_grad_()
+    wanted = inputs.loop(wide, initial)
+    functions = module(case.spec)
+    start = inputs.oriented(inputs.initial)
+    found = functions._triton_recurrent_forward(*inputs.values, start, inputs.bounds, backward)
+    names = [*inputs.recurrence.outputs, "final state"]
+    for name, x, y in zip(names, found, wanted, strict=False):
+        compare(name, x, y, value_limit)
+    if not backward:
+        return
+    draw = torch.Generator().manual_seed(case.seed + 1)
+    cotangents = [torch.randn(y.shape, generator=draw).to(x.dtype) for x, y in zip(found, wanted, strict=False)]
+    gradients = functions._triton_recurrent_backward(*inputs.values, start, inputs.bounds, found[-1], *cotangents)
+    present = {k: x for k, x in wide.items() if x is not None}
+    leaves = [*present.values(), *([initial] if initial is not None else [])]
+    expected = torch.autograd.grad(wanted, leaves, [c.double() for c in cotangents], allow_unused=True, materialize_grads=True)
+    by_name = dict(zip([*inputs.arguments, "initial state"], gradients, strict=True))
+    for name, y in zip([*present, *(["initial state"] if initial is not None else [])], expected, strict=True):
+        if name == "initial state":
+            y = inputs.oriented(y)
+        else:
+            assert by_name[name].dtype == inputs.arguments[name].dtype, f"the gradient of {name} is in another dtype"
+        compare(f"gradient of {name}", by_name[name], y, gradient_limit)
+    assert all(by_name[k] is None for k, x in inputs.arguments.items() if x is None)
