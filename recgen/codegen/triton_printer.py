@@ -85,26 +85,26 @@ class ProgramPrinter:
             return f"tl.where({self.axes[operand.axis].mask}, {text}, 0.0)"
         return text
 
-    def lines(self, statements: tuple[Statement, ...]) -> tuple[str, ...]:
-        """One line for every statement; branches on options are resolved at compile time."""
+    def lines(self, statements: tuple[Statement, ...], targets: tuple[Value, ...] = ()) -> tuple[str, ...]:
+        """One line for every statement; branches on options are resolved at compile time, and assign their `targets` whatever happens."""
         lines: list[str] = []
         for s in statements:
             if isinstance(s, Branch):
-                lines += [f"if opt_{s.option}:", *self._side(s.then), "else:", *self._side(s.otherwise)]
-            elif s.op in ALIASES and isinstance(s.args[0], Value):
+                lines += [f"if opt_{s.option}:", *self._side(s.then, s.targets), "else:", *self._side(s.otherwise, s.targets)]
+            elif s.op in ALIASES and isinstance(s.args[0], Value) and s.target not in targets:
                 self._alias[s.target.name] = self._alias.get(s.args[0].name, s.args[0].name)
             else:
                 lines.append(f"b_{s.target.name} = {self._assigned(s)}")
         return tuple(lines)
 
-    def _side(self, statements: tuple[Statement, ...]) -> tuple[str, ...]:
-        return tuple(INDENT + line for line in self.lines(statements)) or (f"{INDENT}pass",)
+    def _side(self, statements: tuple[Statement, ...], targets: tuple[Value, ...]) -> tuple[str, ...]:
+        return tuple(INDENT + line for line in self.lines(statements, targets)) or (f"{INDENT}pass",)
 
     def _assigned(self, s: Assign) -> str:
         """The right-hand side of one statement."""
         names = [self.operand(a) for a in s.args]
         axis = next((a.axis for a in s.args if isinstance(a, Value) and a.axis), "")
-        if s.op in ("zeros", "copy", "spread"):
+        if s.op in ("zeros", "copy", "spread", *ALIASES):
             return self._filled(s, names[0])
         if s.op == "pow":
             return self._power(s, names)
@@ -124,7 +124,7 @@ class ProgramPrinter:
             return f"tl.full({shape}, 0.0, ACC)"
         if isinstance(s.args[0], Literal):
             return f"tl.full({shape}, {source}, ACC)"
-        return source if s.op == "copy" else f"tl.broadcast_to({source}, {shape})"
+        return f"tl.broadcast_to({source}, {shape})" if s.op == "spread" else source
 
     def _power(self, s: Assign, names: list[str]) -> str:
         """Small whole exponents as products, halves as roots, anything else by logarithms."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -39,8 +40,9 @@ _jit = triton.jit
 
 def spec_path(name: str) -> Path:
     """A spec of the project, or one of the tests' own."""
-    own = Path(__file__).parent.parent / "specs" / f"{name}.rec"
-    return own if own.exists() else resource("specs") / f"{name}.rec"
+    here = Path(__file__).parent
+    folders = (here / "specs", here.parent / "specs", resource("specs"))
+    return next(folder / f"{name}.rec" for folder in folders if (folder / f"{name}.rec").exists())
 
 
 @cache
@@ -70,6 +72,18 @@ def module(name: str) -> ModuleType:
     return loaded
 
 
+@contextmanager
+def tiled(functions: ModuleType, entries: int | None) -> Iterator[None]:
+    """Tiles of another size than the module would choose."""
+    chosen = functions._triton_tiles
+    if entries is not None:
+        functions._triton_tiles = lambda keys, values, _, whole: chosen(keys, values, entries, whole)
+    try:
+        yield
+    finally:
+        functions._triton_tiles = chosen
+
+
 @dataclass(frozen=True)
 class Case:
     """One comparison. `sizes` by axis name; `bounds` packs a batch of one."""
@@ -85,6 +99,7 @@ class Case:
     options: dict[str, float | bool] = field(default_factory=dict)
     dtype: torch.dtype = torch.float32
     seed: int = 0
+    entries: int | None = None  # of the state in one program; small ones make many value blocks
     change: Callable[[dict[str, Tensor | None]], dict[str, Tensor | None]] | None = None
 
     def but(self, **changes: object) -> Case:
@@ -106,7 +121,7 @@ class Inputs:
             self.arguments = case.change(self.arguments)
         self.sequences = len(case.bounds) - 1 if case.bounds else case.batch
         shape = (self.sequences, case.heads, *(case.sizes[a] for a in self.form.state.axes))
-        self.initial = torch.randn(shape, generator=draw) if case.initial else None
+        self.initial = torch.randn(shape, generator=draw).to(torch.promote_types(case.dtype, torch.float32)) if case.initial else None
 
     def _draw(self, info: ArgumentInfo, draw: torch.Generator) -> Tensor | None:
         """Values within the domain; vectors at unit norm, so that corrections contract."""
@@ -180,29 +195,47 @@ LIMITS = {torch.float64: (1e-10, 1e-9), torch.float32: (1e-5, 5e-5), torch.bfloa
 def check(case: Case, backward: bool = True) -> None:
     """Forward, and every gradient, against the loop and its autograd."""
     inputs = Inputs(case)
-    value_limit, gradient_limit = LIMITS[case.dtype]
-    wide = {k: x.detach().double().requires_grad_(x.is_floating_point()) if x is not None else None for k, x in inputs.arguments.items()}
+    wide = {k: None if x is None else x.double().requires_grad_() for k, x in inputs.arguments.items()}
     initial = None if inputs.initial is None else inputs.initial.double().requires_grad_()
     wanted = inputs.loop(wide, initial)
-    functions = module(case.spec)
-    start = inputs.oriented(inputs.initial)
-    found = functions._triton_recurrent_forward(*inputs.values, start, inputs.bounds, backward)
-    names = [*inputs.recurrence.outputs, "final state"]
-    for name, x, y in zip(names, found, wanted, strict=False):
-        compare(name, x, y, value_limit)
-    if not backward:
-        return
-    draw = torch.Generator().manual_seed(case.seed + 1)
-    cotangents = [torch.randn(y.shape, generator=draw).to(x.dtype) for x, y in zip(found, wanted, strict=False)]
-    gradients = functions._triton_recurrent_backward(*inputs.values, start, inputs.bounds, found[-1], *cotangents)
-    present = {k: x for k, x in wide.items() if x is not None}
-    leaves = [*present.values(), *([initial] if initial is not None else [])]
-    expected = torch.autograd.grad(wanted, leaves, [c.double() for c in cotangents], allow_unused=True, materialize_grads=True)
-    by_name = dict(zip([*inputs.arguments, "initial state"], gradients, strict=True))
-    for name, y in zip([*present, *(["initial state"] if initial is not None else [])], expected, strict=True):
+    found = forward(inputs, backward)
+    for name, x, y in zip([*inputs.recurrence.outputs, "final state"], found, wanted, strict=False):
+        compare(name, x, y, LIMITS[case.dtype][0])
+    if backward:
+        draw = torch.Generator().manual_seed(case.seed + 1)
+        cotangents = [torch.randn(y.shape, generator=draw).to(x.dtype) for x, y in zip(found, wanted, strict=False)]
+        leaves = {"initial state": initial, **wide}
+        leaves = {k: x for k, x in leaves.items() if x is not None}
+        pairs = [(y, c.double()) for y, c in zip(wanted, cotangents, strict=False) if y.requires_grad]  # without tokens, outputs do not
+        roots, seeds = [y for y, _ in pairs], [c for _, c in pairs]
+        expected = torch.autograd.grad(roots, list(leaves.values()), seeds, allow_unused=True, materialize_grads=True)
+        check_gradients(inputs, gradients(inputs, found[-1], cotangents), dict(zip(leaves, expected, strict=True)))
+
+
+def forward(inputs: Inputs, save: bool = True) -> tuple[Tensor, ...]:
+    """Outputs, final state, checkpoints."""
+    functions = module(inputs.case.spec)
+    with tiled(functions, inputs.case.entries):
+        return functions._triton_recurrent_forward(*inputs.values, inputs.oriented(inputs.initial), inputs.bounds, save)
+
+
+def gradients(inputs: Inputs, saved: Tensor, cotangents: list[Tensor | None]) -> dict[str, Tensor | None]:
+    """The gradient of every argument by name, and of the initial state, oriented as the kernels have it."""
+    functions = module(inputs.case.spec)
+    with tiled(functions, inputs.case.entries):
+        found = functions._triton_recurrent_backward(*inputs.values, inputs.oriented(inputs.initial), inputs.bounds, saved, *cotangents)
+    return dict(zip([*inputs.arguments, "initial state"], found, strict=True))
+
+
+def check_gradients(inputs: Inputs, found: dict[str, Tensor | None], expected: dict[str, Tensor]) -> None:
+    """Values, dtypes, and None for what is None."""
+    for name, x in found.items():
+        wanted = expected.get(name)
+        if wanted is None or x is None:
+            assert wanted is None and x is None, f"the gradient of {name} is missing, or there is one too many"
+            continue
         if name == "initial state":
-            y = inputs.oriented(y)
+            wanted = inputs.oriented(wanted)
         else:
-            assert by_name[name].dtype == inputs.arguments[name].dtype, f"the gradient of {name} is in another dtype"
-        compare(f"gradient of {name}", by_name[name], y, gradient_limit)
-    assert all(by_name[k] is None for k, x in inputs.arguments.items() if x is None)
+            assert x.dtype == inputs.arguments[name].dtype, f"the gradient of {name} is in another dtype"
+        compare(f"gradient of {name}", x, wanted, LIMITS[inputs.case.dtype][1])

@@ -16,7 +16,7 @@ FUNCTIONS = {
     **{op: getattr(torch, op) for op in ("exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "sigmoid", "relu", "tanh", "sin", "cos")},
     "abs": torch.abs,
     "sign": torch.sign,
-    "softplus": lambda x: F.softplus(x, threshold=1e9),
+    "softplus": lambda x: torch.logaddexp(x, torch.zeros_like(x)),
     "logsigmoid": F.logsigmoid,
     "silu": F.silu,
     "neg": torch.neg,
@@ -27,8 +27,8 @@ FUNCTIONS = {
     "pow": torch.pow,
     "matmul": torch.matmul,
     "transpose": lambda x: x.mT,
-    "min": torch.minimum,
-    "max": torch.maximum,
+    "min": lambda a, b: torch.where(a <= b, a, b),  # ties go to the first, in the gradient too
+    "max": lambda a, b: torch.where(a >= b, a, b),
     "where<": lambda a, b, x, y: torch.where(a < b, x, y),
     "where<=": lambda a, b, x, y: torch.where(a <= b, x, y),
     "sum": lambda x: x.sum((-2, -1), keepdim=True),
@@ -89,7 +89,7 @@ class Loop:
             token = {}
             for k, x in present.items():
                 x = x[None] if infos[k].role == "param" else x[:, t].repeat_interleave(heads // x.shape[2], 1)
-                token[k] = x.reshape(*x.shape[:2], -1, 1)
+                token[k] = x[..., None] if x.dim() == 3 else x[..., None, None]
             states = {1: state}
             states[0] = self.value(state_info.equation, token, states) + 0 * state
             for name in outputs:

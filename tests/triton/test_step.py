@@ -1,0 +1,65 @@
+"""One token in place, against the recurrent kernel and the contract of state pools."""
+
+import pytest
+import torch
+
+from tests.triton.harness import Case, Inputs, compare, forward, module
+
+SIZES = {"K": 7, "V": 5, "D": 6, "F": 3, "M": 7, "P": 5, "N": 7}
+
+
+def token(inputs: Inputs, t: int) -> list[object]:
+    """The arguments of one token."""
+    is_input = {a.name: a.role == "input" for a in inputs.recurrence.arguments}
+    values = [x[:, t] if x is not None and is_input[k] else x for k, x in inputs.arguments.items()]
+    return [*values, *inputs.values[len(values) :]]
+
+
+@pytest.mark.parametrize("spec", ["gated_delta_rule", "kda", "mamba2", "outputs", "features", "square", "forget_after_correct"])
+def test_steps_are_the_recurrence(spec: str):
+    inputs = Inputs(Case(spec, SIZES, tokens=3, batch=2, heads=4, key_heads=2))
+    *outputs, final, _ = forward(inputs)
+    state = inputs.oriented(inputs.initial.clone())
+    for t in range(3):
+        found = module(spec)._triton_step(*token(inputs, t), state, None)
+        for x, y in zip(found, outputs, strict=True):
+            compare(f"token {t}", x, y[:, t], 1e-5)
+    compare("state", state, final, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_dtypes_of_the_state(dtype: torch.dtype):
+    inputs = Inputs(Case("gated_delta_rule", SIZES, tokens=1, batch=2))
+    output, final, _ = forward(inputs)
+    state = inputs.initial.to(dtype)
+    (found,) = module("gated_delta_rule")._triton_step(*token(inputs, 0), state, None)
+    limit = 2e-2 if dtype == torch.bfloat16 else 1e-5
+    compare("output", found, output[:, 0], limit)
+    compare("state", state, final, limit)
+
+
+@pytest.mark.parametrize("spec", ["gated_delta_rule", "forget_after_correct"])
+def test_slots(spec: str):
+    """Rows go to the slots they name, in any layout; a negative slot is skipped, its outputs are zero."""
+    inputs = Inputs(Case(spec, SIZES, tokens=1, batch=3))
+    start = inputs.oriented(inputs.initial)
+    outputs = forward(inputs)
+    pool = torch.full((6, start.shape[1], start.shape[3], start.shape[2]), 7.0).mT
+    pool[4], pool[1] = start[0], start[2]
+    before = pool.clone()
+    for dtype in (torch.int32, torch.int64):
+        pool.copy_(before)
+        (found,) = module(spec)._triton_step(*token(inputs, 0), pool, torch.tensor([4, -1, 1], dtype=dtype))
+        compare("first row", found[0], outputs[0][0, 0], 1e-5)
+        compare("last row", found[2], outputs[0][2, 0], 1e-5)
+        assert (found[1] == 0).all()
+        compare("its state", pool[4], outputs[-2][0], 1e-5)
+        compare("its state", pool[1], outputs[-2][2], 1e-5)
+        untouched = [0, 2, 3, 5]
+        assert torch.equal(pool[untouched], before[untouched])
+
+
+def test_no_rows():
+    inputs = Inputs(Case("gated_delta_rule", SIZES, tokens=1, batch=0))
+    (found,) = module("gated_delta_rule")._triton_step(*token(inputs, 0), inputs.initial, None)
+    assert found.shape == (0, 2, 5)
