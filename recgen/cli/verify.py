@@ -54,7 +54,7 @@ def _require(device: str) -> None:
 
 
 def _print(report: Report) -> None:
-    """The rows as one table, a column for each of their fields."""
+    """The rows as one table, a column for each of their fields; then the notes and how to run the first failing input again."""
     from rich.table import Table
 
     names = [field.name for field in dataclasses.fields(report.rows[0])] if report.rows else []
@@ -62,6 +62,10 @@ def _print(report: Report) -> None:
     for row in report.rows:
         table.add_row(*(_cell(getattr(row, name)) for name in names))
     console().print(table)
+    for note in report.notes:
+        click.echo(note)
+    if report.failure:
+        click.echo(f"the first failing input again: {report.failure}")
 
 
 def _cell(value: object) -> str:

@@ -21,9 +21,11 @@ class Row:
 class Report:
     rows: tuple[Row, ...]
     ok: bool
+    notes: tuple[str, ...] = ()
+    failure: str | None = None
 
     def to_json(self):
-        return dataclasses.asdict(self)
+        return {"rows": [dataclasses.asdict(row) for row in self.rows], "ok": self.ok}
 
 
 def stand_in(monkeypatch, name, function):
@@ -45,7 +47,7 @@ def verified(monkeypatch):
     def verify(compiled, device, progress):
         progress(1, 2, "chunk")
         good = compiled.module.name == "good"
-        return Report((Row("chunk", 1.5e-7, good),), good)
+        return Report((Row("chunk", 1.5e-7, good),), good, (), None if good else "run this")
 
     stand_in(monkeypatch, "verify", verify)
 
@@ -88,7 +90,9 @@ def test_verify(recgen, folder, verified, name, status, mark):
     (folder / "a.rec").write_text(name)
     result = recgen("verify", "a.rec")
     assert result.exit_code == status
-    assert [line.split() for line in result.stdout.splitlines()] == [["form", "error", "ok"], ["chunk", "1.5e-07", mark]]
+    table = [line.split() for line in result.stdout.splitlines()[:2]]
+    assert table == [["form", "error", "ok"], ["chunk", "1.5e-07", mark]]
+    assert result.stdout.splitlines()[2:] == ([] if status == 0 else ["the first failing input again: run this"])
     machine = recgen("verify", "a.rec", "--format", "json")
     assert machine.exit_code == status
     assert json.loads(machine.stdout) == {"rows": [{"form": "chunk", "error": 1.5e-7, "ok": not status}], "ok": not status}

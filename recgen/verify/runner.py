@@ -1,0 +1,245 @@
+"""Runs every form over every case and gathers the errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from recgen import cache
+from recgen.lang.recurrence import Recurrence
+from recgen.verify.cases import Case, cases, long_cases, packed_cases
+from recgen.verify.exact import causality_errors, repetition_errors
+from recgen.verify.forms import Call, Form, Results, call_of, differentiate, gradients_of, split, stepwise, strided, whole
+from recgen.verify.inputs import LIMIT, Roles, Sample, draw, roles
+from recgen.verify.report import Report, Tally, error
+from recgen.verify.tolerances import VALUES, gradient_tolerance
+
+if TYPE_CHECKING:
+    from recgen.pipeline import Compiled
+
+Tensor = torch.Tensor
+Progress = Callable[[int, int, str], None]
+
+CHUNKS = ("chunk 16", "chunk 32", "chunk 64")
+DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
+_LONGEST_NAIVE = 17
+_LONGEST_STEPS = 64
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One sample and the forms that run on it."""
+
+    case: Case
+    dtype: str
+    forms: tuple[str, ...]
+    check: str
+
+
+def verify(compiled: Compiled, device: str = "cpu", progress: Progress | None = None) -> Report:
+    """Compares every form of the emitted module with the float64 loop of the spec, values and gradients, and tests what holds to the bit.
+
+    Args:
+        compiled: every stage's result; the module's text is imported as users import it.
+        device: "cpu", or "cuda" to run the Triton kernels.
+        progress: called with what is done, the total, and what is next.
+    """
+    run = _Verification(compiled, device)
+    tasks, exact = run.tasks(), long_cases(compiled.recurrence)
+    tell = progress or (lambda *_: None)
+    with _one_thread():
+        for done, task in enumerate(tasks):
+            tell(done, len(tasks) + len(exact), f"{task.dtype}, T = {task.case.tokens}")
+            run.compare(task)
+        for done, case in enumerate(exact):
+            tell(len(tasks) + done, len(tasks) + len(exact), "what holds to the bit")
+            run.exact(case)
+    tell(len(tasks) + len(exact), len(tasks) + len(exact), "done")
+    return run.report()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """These tensors are small: handing them to several threads costs ten times what it gains."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def reproduce(spec: str | Compiled, form: str, dtype: str = "float32", device: str = "cpu", **case: Any) -> Report:
+    """Runs one form on one input again: the line that a failed verification prints.
+
+    Args:
+        spec: the path of a spec, or what its compilation gave.
+        form: as in the line, such as "chunk 16" or "recurrent, split at 37".
+        dtype: "float64", "float32" or "bfloat16".
+        device: "cpu" or "cuda".
+        case: the fields of `recgen.verify.cases.Case`.
+    """
+    if isinstance(spec, str):
+        from recgen import compile as compile_spec
+
+        spec = compile_spec(spec)
+    run = _Verification(spec, device)
+    with _one_thread():
+        if form.endswith("to the bit"):
+            run.exact(Case(**case))
+        else:
+            run.compare(_Task(Case(**case), dtype, (form,), "again"))
+    return run.report()
+
+
+class _Verification:
+    """The module, the roles of its arguments, and the errors so far."""
+
+    def __init__(self, compiled: Compiled, device: str) -> None:
+        self.compiled, self.device = compiled, device
+        self.module = cache.load(compiled.module.name, compiled.module.text)
+        self.roles: Roles = roles(compiled.normal_form)
+        self.tally = Tally()
+        self.redrawn = 0
+
+    @property
+    def recurrence(self) -> Recurrence:
+        """The checked spec."""
+        return self.compiled.recurrence
+
+    def tasks(self) -> list[_Task]:
+        """What is compared with the reference."""
+        found = []
+        for i, case in enumerate(cases(self.recurrence, bool(self.roles.reset))):
+            steps = ("step",) if 0 < case.tokens <= _LONGEST_STEPS else ()
+            naive = ("naive",) if case.tokens <= _LONGEST_NAIVE else ()
+            found.append(_Task(case, "float64", (*naive, *CHUNKS, "recurrent", *steps), "forms"))
+            found.append(_Task(case, "float32", (CHUNKS[i % 3], CHUNKS[(i + 1) % 3], "recurrent", *steps), "forms"))
+        for case in packed_cases(self.recurrence):
+            found.append(_Task(case, "float64", ("naive", "chunk 16", "chunk 64", "recurrent"), "packed"))
+            found.append(_Task(case, "float32", ("chunk 16", "chunk 64", "recurrent"), "packed"))
+        for case in long_cases(self.recurrence):
+            points = (1, 37, 64, case.tokens - 1)
+            splits = tuple(f"{form}, split at {at}" for form in ("chunk 64", "recurrent") for at in points)
+            found.append(_Task(case, "float32", splits, "split"))
+            found.append(_Task(case, "float64", ("chunk 16, split at 50",), "split"))
+            found.append(_Task(case, "float32", ("chunk 64, strided", "recurrent, strided"), "strides"))
+            found.append(_Task(case, "bfloat16", ("chunk 64", "recurrent", "step"), "forms"))
+        return found
+
+    def compare(self, task: _Task) -> None:
+        """Every form of the task against the reference."""
+        dtype = DTYPES[task.dtype]
+        sample, wanted = self._reference(task.case, dtype)
+        for name in task.forms:
+            repro = self._line(name, task.dtype, task.case)
+            call = call_of(sample, dtype, self.device)
+            try:
+                found = self._run(name, call, sample, wanted.state)
+            except Exception as failure:  # whatever the module raises is a finding about it
+                label = f"raises {type(failure).__name__}: {str(failure).splitlines()[0] if str(failure) else ''}"
+                self.tally.add(_family(name), task.check, task.dtype, label, (float("inf"), float("inf")), 0.0, repro)
+                continue
+            for tensor, errors, tolerance in self._errors(found, wanted, dtype, _resolution(sample, dtype)):
+                self.tally.add(_family(name), task.check, task.dtype, tensor, errors, tolerance, repro)
+
+    def exact(self, case: Case) -> None:
+        """What holds to the bit."""
+        sample, _ = self._reference(case, torch.float32)
+        other, _ = draw(self.compiled.normal_form, self.roles, _reseeded(case), torch.float32)
+        for name in ("chunk 64", "recurrent"):
+            form = build_form(self.module, name)
+            repro = self._line(f"{name}, to the bit", "float32", case)
+            checks = {
+                "causality": causality_errors(form, self.module, sample, other, self.device),
+                "run to run": repetition_errors(form, sample, self.device),
+            }
+            for check, tensors in checks.items():
+                worst = max(tensors.values())
+                self.tally.add(_family(name), check, "float32", "every result", (worst, worst), 0.0, repro)
+
+    def report(self) -> Report:
+        """What was found so far."""
+        return Report(self.recurrence.name, self.device, self.tally.rows, self._notes(), self.tally.failure)
+
+    def _notes(self) -> tuple[str, ...]:
+        found = []
+        if self.redrawn:
+            found.append(f"samples drawn again because the loop grew beyond {LIMIT:g}: {self.redrawn}")
+        if not self.roles.reset and self.compiled.normal_form.decay.kind != "none":
+            found.append("no single input can make the decay 0: no hard resets were tried")
+        if self.roles.unit:
+            found.append(f"drawn with unit norm: {', '.join(sorted(self.roles.unit))}")
+        return tuple(found)
+
+    def _reference(self, case: Case, dtype: torch.dtype) -> tuple[Sample, Results]:
+        """A sample and the loop's results and gradients for it."""
+        sample, run = draw(self.compiled.normal_form, self.roles, case, dtype)
+        self.redrawn += sample.redrawn
+        leaves = {**sample.arguments, **({} if sample.initial is None else {"initial state": sample.initial[0]})}
+        found = [*run.outputs] if sample.d_outputs is not None else []
+        cotangents = [*(sample.d_outputs or ())]
+        if sample.d_states is not None:
+            found.append(run.states[0])
+            cotangents.append(sample.d_states[0])
+        return sample, Results(run.outputs, run.states[0], gradients_of(found, cotangents, leaves))
+
+    def _run(self, name: str, call: Call, sample: Sample, final: Tensor) -> Results:
+        if name != "step":
+            return differentiate(build_form(self.module, name), call, sample)
+        outputs, state = stepwise(self.module)(call if call.initial is not None else _from_zero(call, final))
+        return Results(outputs, state, {})
+
+    def _errors(self, found: Results, wanted: Results, dtype: torch.dtype, floor: float) -> list[tuple[str, tuple[float, float], float]]:
+        """Every tensor's errors and tolerance."""
+        names = (*self.recurrence.outputs, "final state")
+        values = zip(names, (*found.outputs, found.state), (*wanted.outputs, wanted.state), strict=True)
+        rows = [(name, error(x, y), VALUES[dtype]) for name, x, y in values]
+        for name, x in found.gradients.items():
+            info = next((a for a in self.recurrence.arguments if a.name == name), None)
+            tolerance = gradient_tolerance(info, self.roles.gate | self.roles.strength, dtype)
+            rows.append((f"d {name}", error(x, wanted.gradients[name], floor), tolerance))
+        return rows
+
+    def _line(self, form: str, dtype: str, case: Case) -> str:
+        device = "" if self.device == "cpu" else f", device={self.device!r}"
+        call = f"reproduce({self.recurrence.source.name!r}, {form!r}, {dtype!r}{device}, {case.arguments()})"
+        return f'python -c "from recgen.verify import reproduce; print({call})"'
+
+
+def build_form(module: ModuleType, name: str) -> Form:
+    """A form from its name: "naive", "chunk 16", "recurrent", with ", split at N" or ", strided" after it."""
+    base, _, variation = name.partition(", ")
+    kind, _, size = base.partition(" ")
+    prefixes = {"naive": "naive_recurrent_", "chunk": "chunk_", "recurrent": "fused_recurrent_"}
+    form = whole(module, prefixes[kind], **({"chunk_size": int(size)} if size else {}))
+    if variation.startswith("split at "):
+        return split(form, module, int(variation.removeprefix("split at ")))
+    return strided(form) if variation == "strided" else form
+
+
+def _family(name: str) -> str:
+    """The form without its chunk size and variation."""
+    return name.partition(",")[0].partition(" ")[0]
+
+
+def _resolution(sample: Sample, dtype: torch.dtype) -> float:
+    """What the computing precision resolves beside the largest gradient that flows in."""
+    incoming = max((float(d.abs().max()) for d in (*(sample.d_outputs or ()), *(sample.d_states or ())) if d.numel()), default=0.0)
+    return incoming * torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
+
+
+def _reseeded(case: Case) -> Case:
+    return replace(case, seed=case.seed + 1000)
+
+
+def _from_zero(call: Call, like: Tensor) -> Call:
+    """The call with the zero state that the other forms begin with."""
+    first = next(iter(call.arguments.values()))
+    wide = torch.float64 if first.dtype == torch.float64 else torch.float32
+    return replace(call, initial=torch.zeros(like.shape, dtype=wide, device=first.device))
