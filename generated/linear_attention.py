@@ -146,7 +146,7 @@ def _to_chunks(x: torch.Tensor, sizes: _Sizes, chunk: int) -> torch.Tensor:
     if sizes.tokens % chunk:
         x = F.pad(x, (0, 0, 0, 0, 0, chunk - sizes.tokens % chunk))
     x = x.reshape(sizes.batch, -1, chunk, sizes.heads, x.shape[-1])
-    return x.permute(1, 0, 3, 2, 4).reshape(-1, sizes.batch * sizes.heads, chunk, x.shape[-1])
+    return x.permute(1, 0, 3, 2, 4).reshape(-1, sizes.batch * sizes.heads, chunk, x.shape[-1]).contiguous()
 
 
 def _from_chunks(x: torch.Tensor, sizes: _Sizes) -> torch.Tensor:
@@ -253,6 +253,19 @@ def _token(
     return (o, after)
 
 
+def _accumulate(total: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """total + left @ right, in the memory of `total`."""
+    if total.dim() == 3:
+        return total.baddbmm_(left, right)
+    total.flatten(0, 1).baddbmm_(left.flatten(0, 1), right.flatten(0, 1))
+    return total
+
+
+def _add_product(term: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """term + left @ right."""
+    return (left @ right).add_(term)
+
+
 def _forward_chunks(
     write: torch.Tensor,
     value: torch.Tensor,
@@ -262,21 +275,20 @@ def _forward_chunks(
 ) -> tuple[torch.Tensor, ...]:
     """Chunks of one stretch of tokens: operands [chunks, B * HV, C, K, V or 1], the incoming state S [B * HV, K, V].
 
-    Fills `states` with the state before each chunk; returns the reads, and last the outgoing state.
+    Fills `states` with the state before each chunk and after the last; returns the reads, and last the outgoing state.
     """
     # A^qk: what each read takes of each write of the chunk
-    A_qk = (query @ write.mT).tril()
-    # Q^in: queries decayed from the chunk's start
-    q_in = query
+    A_qk = (query @ write.mT).tril_()
     # K^end: write directions decayed to the chunk's end
     k_end = write
+    states[0] = S
     for i in range(write.shape[0]):
-        states[i] = S
+        S = states[i]
         # S: the state at the chunk's end
-        S = torch.baddbmm(S, k_end[i].mT, value[i])
-    outgoing, S = S, states
+        S = _accumulate(states[i + 1].copy_(S), k_end[i].mT, value[i])
+    outgoing, S = states[-1], states[:-1]
     # O: what the queries read
-    read = q_in @ S + A_qk @ value
+    read = _accumulate(query @ S, A_qk, value)
     return read, outgoing
 
 
@@ -293,21 +305,20 @@ def _backward_chunks(
     Returns the gradient of every operand, and last of the incoming state.
     """
     # A^qk: what each read takes of each write of the chunk
-    A_qk = (query @ write.mT).tril()
-    # Q^in: queries decayed from the chunk's start
-    q_in = query
+    A_qk = (query @ write.mT).tril_()
     # K^end: write directions decayed to the chunk's end
     k_end = write
     # A^T dO: gradient of the writes through the chunk's reads
     dE_read = A_qk.mT @ d_read
     # Q^T dO: gradient of the incoming state through the reads
-    dS_read = q_in.mT @ d_read
-    gradients = torch.empty_like(S)
+    dS_read = query.mT @ d_read
+    gradients = S.new_empty(write.shape[0] + 1, *S.shape[1:])
+    gradients[-1] = dS
     for i in reversed(range(write.shape[0])):
-        gradients[i] = dS
+        dS = gradients[i + 1]
         # dS: gradient of the state at the chunk's start
-        dS = dS_read[i] + dS
-    incoming, dS = dS, gradients
+        dS = gradients[i].copy_(dS).add_(dS_read[i])
+    incoming, dS = gradients[0], gradients[1:]
     # dq^in: from the incoming state
     dq_in = d_read @ S.mT
     # dA: gradient of the scores
@@ -317,11 +328,11 @@ def _backward_chunks(
     # dw^end: from the chunk's end state
     dw_end = value @ dS.mT
     # dw: gradient of w
-    d_write = P_qk.mT @ query + dw_end
+    d_write = _add_product(dw_end, P_qk.mT, query)
     # dX: gradient of X
-    d_value = dE_read + k_end @ dS
+    d_value = _add_product(dE_read, k_end, dS)
     # dq: gradient of q
-    d_query = dq_in + P_qk @ write
+    d_query = _add_product(dq_in, P_qk, write)
     return d_write, d_value, d_query, incoming
 
 
@@ -339,7 +350,7 @@ def _recurrent_token(
     return read, S
 
 
-_MATRICES = 16  # chunks of all heads that are worked on together: enough for the cores, few enough for their caches
+_MATRICES = 32  # chunks of all heads that are worked on together: enough for the cores, few enough for their caches
 
 
 def _span(sizes: _Sizes, chunk: int) -> int:
@@ -360,7 +371,7 @@ def _torch_chunk_forward(
     outputs = _empty_outputs(arguments, sizes)
     rows_of_state = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
     final_state = outputs[0].new_empty(rows_of_state, sizes.heads, sizes.keys, sizes.values, dtype=dtype)
-    kept = _saved_chunks(sizes, cu_seqlens, chunk) if save else _span(sizes, chunk) // chunk
+    kept = _saved_chunks(sizes, cu_seqlens, chunk) if save else _span(sizes, chunk) // chunk + 1
     states = outputs[0].new_empty(kept, sizes.batch * sizes.heads, sizes.keys, sizes.values, dtype=dtype)
     row = 0
     for rows, slots, first, last in _sequences(cu_seqlens, sizes):
@@ -371,18 +382,19 @@ def _torch_chunk_forward(
             inputs = _stretch(arguments, rows, start, stop, dtype)
             operands = [_to_chunks(x, part, chunk) for x in _operands(*inputs, *options, sizes=part)]
             chunks = operands[0].shape[0]
-            *reads, state = _forward_chunks(*operands, state, states[row : row + chunks] if save else states[:chunks])
-            row += chunks
+            *reads, state = _forward_chunks(*operands, state, states[row : row + chunks + 1])
+            row += chunks if save else 0
             results = _readout(*inputs, *options, *(_from_chunks(x, part) for x in reads), sizes=part)
             for output, result in zip(outputs, results, strict=True):
                 output[rows, start:stop] = result
+        row += 1 if save else 0
         final_state[slots] = state.unflatten(0, (-1, sizes.heads))
     return (*outputs, final_state, states if save else states.new_empty(0))
 
 
 def _saved_chunks(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int) -> int:
-    """How many chunk states a backward needs at most, from shapes alone."""
-    return -(-sizes.tokens // chunk) + (0 if cu_seqlens is None else cu_seqlens.shape[0] - 1)
+    """How many states are kept for a backward at most, from shapes alone: before every chunk, and each sequence's last."""
+    return -(-sizes.tokens // chunk) + (1 if cu_seqlens is None else 2 * (cu_seqlens.shape[0] - 1))
 
 
 def _torch_chunk_backward(
@@ -411,7 +423,7 @@ def _torch_chunk_backward(
         d_state = _incoming(d_final_state, slots, sizes, like, dtype)
         span = _span(sizes, chunk)
         end = row + -(-(last - first) // chunk)
-        row, at = end, end
+        row, at = end + 1, end
         for start in reversed(range(first, last, span)):
             stop = min(start + span, last)
             begin = at - -(-(stop - start) // chunk)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.torch_printer import ChunkPrinter, Line, stretches
-from recgen.derive.chunk_ir import ChunkForm, Gamma, GateGradient, Inverse, Node, Score, ScoreGradients, Step, needed, nodes, used_names
+from recgen.derive.chunk_ir import ChunkForm, Gamma, GateGradient, Inverse, MatMul, Node, Score, ScoreGradients, Step, Sum, Sym, Through, needed, nodes, used_names
 from recgen.derive.operands import OperandSet
 
 
@@ -59,7 +59,10 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
     every = (*chunk.prepare, *chunk.scan, *finish, *adjoint)
     found = [n for s in every for n in nodes(s.value)]
     flat = ChunkPrinter(chunk.decay)
-    printed = _Scans(form, operands, chunk, forward_prepare, backward_prepare)
+    forward_scan = _Scan(chunk, chunk.scan, forward_prepare, finish, "S")
+    prepared = (*backward_prepare, *chunk.adjoint_prepare)
+    backward_scan = _Scan(chunk, chunk.adjoint_scan, prepared, chunk.adjoint_finish, "dS")
+    like = operands.operands[0].name
     return ChunkContext(
         decays=chunk.decay != "none",
         exclusive=_has(found, lambda n: isinstance(n, Gamma | Score | ScoreGradients) and n.exclusive) or "from_start_before" in stretches(every),
@@ -73,20 +76,20 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
         earlier_rows=_has(found, lambda n: isinstance(n, GateGradient) and bool(n.links_before)),
         operand_names=tuple(o.name for o in operands.operands),
         read_names=chunk.reads,
-        reference=operands.operands[0].name,
+        reference=like,
         reads=", ".join(chunk.reads),
         read_count=len(chunk.reads),
         gradients=", ".join(name for _, name in chunk.gradients),
         forward_decays=decay_lines((*forward_prepare, *chunk.scan, *finish)),
-        forward_memory=printed.memory(chunk.scan, "S"),
+        forward_memory=forward_scan.memory(like),
         prepare=tuple(flat.line(s) for s in forward_prepare),
-        scan=printed.scan(chunk.scan, forward_prepare, "S"),
+        scan=forward_scan.lines("states[i + 1]"),
         finish=tuple(flat.line(s) for s in finish),
         backward_decays=decay_lines((*backward_prepare, *adjoint)),
-        backward_memory=("gradients = torch.empty_like(S)", *printed.memory(chunk.adjoint_scan, "dS")),
+        backward_memory=backward_scan.memory(like),
         backward_prepare=tuple(flat.line(s) for s in backward_prepare),
         adjoint_prepare=tuple(flat.line(s) for s in chunk.adjoint_prepare),
-        adjoint_scan=printed.scan(chunk.adjoint_scan, (*backward_prepare, *chunk.adjoint_prepare), "dS"),
+        adjoint_scan=backward_scan.lines("gradients[i]"),
         adjoint_finish=tuple(flat.line(s) for s in chunk.adjoint_finish),
         rereads=rereads,
         reread_decays=decay_lines(reread),
@@ -118,26 +121,57 @@ def decay_lines(steps: tuple[Step, ...]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-class _Scans:
-    """The loops over chunks: results of every chunk but the state itself are stacked."""
+class _Scan:
+    """One loop over chunks: it carries `state`, keeps every chunk's in `store`, and stacks its other results.
 
-    def __init__(
-        self, form: NormalForm, operands: OperandSet, chunk: ChunkForm, forward: tuple[Step, ...], backward: tuple[Step, ...]
-    ) -> None:
-        self.operands = operands
+    A stacked result that starts from a prepared one takes over its memory, where nothing else reads that.
+    """
+
+    def __init__(self, chunk: ChunkForm, steps: tuple[Step, ...], prepared: tuple[Step, ...], later: tuple[Step, ...], state: str) -> None:
+        self.steps, self.state = steps, state
         self.decay = chunk.decay
+        self.own = [s.name for s in steps if s.name != state]
+        names = {n for s in prepared for n in s.names} | {o.name for o in chunk.operands} | set(self.own) | {"through"}
+        self.printer = ChunkPrinter(chunk.decay, frozenset(names), "i")
+        self.kept = used_names(later)
 
-    def memory(self, steps: tuple[Step, ...], state: str) -> tuple[str, ...]:
+    def _base(self, step: Step) -> str:
+        """The prepared result whose memory the step's result takes over; "" if there is none."""
+        value = step.value
+        if isinstance(value, Sum) and isinstance(value.terms[0], Sym) and value.terms[0].name not in self.kept:
+            return value.terms[0].name
+        return ""
+
+    def memory(self, like: str) -> tuple[str, ...]:
         """Memory for the stacked results, [chunks, B * HV, C, V]."""
-        like = self.operands.operands[0].name
-        return tuple(f"{s.name} = {like}.new_empty(*{like}.shape[:-1], S.shape[-1])" for s in steps if s.name != state)
+        lines = []
+        for s in self.steps:
+            if s.name != self.state:
+                base = self._base(s)
+                lines.append(f"{s.name} = {base or f'{like}.new_empty(*{like}.shape[:-1], S.shape[-1])'}")
+        return tuple(lines)
 
-    def scan(self, steps: tuple[Step, ...], prepared: tuple[Step, ...], state: str) -> tuple[Line, ...]:
-        """The loop's body for chunk i."""
-        own = [s.name for s in steps if s.name != state]
-        stacked = {n for s in prepared for n in s.names} | {o.name for o in self.operands.operands} | set(own) | {"through", "S", "dS"} - {state}
-        printer = ChunkPrinter(self.decay, frozenset(stacked), "i")
-        return tuple(printer.line(s, f"{s.name}[i]" if s.name in own else s.name) for s in steps)
+    def lines(self, store: str) -> tuple[Line, ...]:
+        """The loop's body for chunk i; the state is written into `store`."""
+        out = []
+        for s in self.steps:
+            comment = f"{s.symbol}: {s.meaning}"
+            if s.name == self.state:
+                out.append(Line(comment, f"{s.name} = {self._carried(s, store)}"))
+            elif self._base(s):
+                out.append(Line(comment, self.printer.accumulated(f"{s.name}[i]", s.value)))
+            else:
+                out.append(self.printer.line(s, f"{s.name}[i]"))
+        return tuple(out)
+
+    def _carried(self, step: Step, store: str) -> str:
+        """The next state, computed where it is kept."""
+        assert isinstance(step.value, Sum)
+        first = f"torch.mul({self.state}, through[i], out={store})" if self.decay != "none" else f"{store}.copy_({self.state})"
+        rest = [t for t in step.value.terms if not isinstance(t, Through) and t != Sym(self.state)]
+        for t in rest:
+            first += f".add_({self.printer.text(t)})" if not isinstance(t, MatMul) else ""
+        return self.printer.accumulated(first, Sum((Sym(self.state), *(t for t in rest if isinstance(t, MatMul)))))
 
 
 def _token(form: NormalForm, operands: OperandSet) -> tuple[Line, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from recgen.derive.chunk_ir import (
     Causal,
+    DecayColumn,
     Decayed,
     Gamma,
     GateGradient,
@@ -16,6 +17,7 @@ from recgen.derive.chunk_ir import (
     Node,
     RowSum,
     Scaled,
+    ScaledColumns,
     Score,
     ScoreGradients,
     Step,
@@ -166,10 +168,14 @@ class ChunkPrinter:
                 return f"-{self.factor(matrix)}"
             case Scaled(column, matrix):
                 return f"{self.factor(column)} * {self.factor(matrix)}"
+            case ScaledColumns(matrix, column):
+                return f"{self.factor(matrix)} * {self.factor(column, turned=True)}"
+            case DecayColumn(stretch):
+                return self.name(_STRETCHES[stretch])
             case Hadamard(left, right):
-                return f"{self.factor(left)} * {self.factor(right)}"
+                return self._times(left, self.text(right) if isinstance(left, MatMul) else self.factor(right))
             case Causal(matrix, strict):
-                return f"{self.factor(matrix)}.tril({'-1' if strict else ''})"
+                return f"{self.factor(matrix)}.tril{'' if isinstance(matrix, Sym) else '_'}({'-1' if strict else ''})"
             case Gamma(exclusive):
                 return f"_gamma({self.name('before' if exclusive else 'cumulated')}, cumulated)"
             case Score(left, right, exclusive, strict):
@@ -178,7 +184,7 @@ class ChunkPrinter:
                 arguments = f"{self.text(weights)}, {self.text(left)}, {self.text(right)}, {self._sums(exclusive)}, cumulated"
                 return f"_score_gradients({arguments}, diagonal={not strict}, inclusive={not exclusive})"
             case Decayed(matrix, stretch):
-                return f"{self.factor(matrix)} * {self.name(_STRETCHES[stretch])}"
+                return self._times(matrix, self.name(_STRETCHES[stretch]))
             case Through(matrix):
                 return f"{self.factor(matrix)} * {self.name('through')}"
             case Inverse(blocks):
@@ -191,23 +197,37 @@ class ChunkPrinter:
     def factor(self, node: Node, turned: bool = False) -> str:
         """The node as a factor: in brackets unless it is a name or a call."""
         text = self.text(node)
-        if not isinstance(node, Sym | Score | Causal | RowSum):
+        if not isinstance(node, Sym | Score | Causal | RowSum | DecayColumn):
             text = f"({text})"
         return f"{text}.mT" if turned else text
 
-    def _sum(self, terms: tuple[Node, ...]) -> str:
-        if self.index and len(terms) > 1:
-            return self._fused(terms)
-        return " + ".join(self.text(t) for t in terms)
+    def accumulated(self, target: str, value: Node) -> str:
+        """The sum `value` with its first term already held by `target`: the rest is added there."""
+        assert isinstance(value, Sum)
+        for term in value.terms[1:]:
+            assert isinstance(term, MatMul)
+            target = f"_accumulate({target}, {self.factor(term.left, term.turn_left)}, {self.factor(term.right, term.turn_right)})"
+        return target
 
-    def _fused(self, terms: tuple[Node, ...]) -> str:
-        """In the scan, a sum of products is accumulated by `baddbmm`."""
+    def _times(self, left: Node, right: str) -> str:
+        """left * right; a product of matrices is scaled in its own memory."""
+        if isinstance(left, MatMul):
+            return f"{self.factor(left)}.mul_({right})"
+        return f"{self.factor(left)} * {right}"
+
+    def _sum(self, terms: tuple[Node, ...]) -> str:
+        """A sum of products is accumulated in the memory of its first term, where that is nobody else's."""
         products = [t for t in terms if isinstance(t, MatMul)]
         rest = [t for t in terms if not isinstance(t, MatMul)]
-        text = " + ".join(self.text(t) for t in rest) if rest else self.text(products.pop(0))
+        if not products:
+            return " + ".join(self.text(t) for t in rest)
+        total = " + ".join(self.text(t) for t in rest) if rest else self.text(products.pop(0))
+        own = not rest or len(rest) > 1 or not isinstance(rest[0], Sym)
         for p in products:
-            text = f"torch.baddbmm({text}, {self.factor(p.left, p.turn_left)}, {self.factor(p.right, p.turn_right)})"
-        return text
+            factors = f"{self.factor(p.left, p.turn_left)}, {self.factor(p.right, p.turn_right)}"
+            total = f"{'_accumulate' if own else '_add_product'}({total}, {factors})"
+            own = True
+        return total
 
     @staticmethod
     def _sums(exclusive: bool) -> str:
@@ -237,8 +257,8 @@ class ChunkPrinter:
         if node.before:
             parts.append(f"_sum_after({keys(total(node.before))})")
         parts.append(f"_sum_before({keys(total(node.end))})")
-        through = self.text(node.through)
-        parts.append(f"({through}).sum((-2, -1))[..., None, None]" if scalar else f"({through}).sum(-1)[..., None, :]")
+        left, right = (self.text(x) for x in (node.state, node.gradient))
+        parts.append(f"({left} * {right}).sum({'(-2, -1), keepdim=True' if scalar else '-1'}){'' if scalar else '[..., None, :]'} * from_start[..., -1:, :]")
         return " + ".join(parts)
 
 
@@ -250,9 +270,9 @@ def stretches(steps: tuple[Step, ...]) -> set[str]:
     found: set[str] = set()
     for step in steps:
         for node in nodes(step.value):
-            if isinstance(node, Decayed):
+            if isinstance(node, Decayed | DecayColumn):
                 found.add(_STRETCHES[node.stretch])
-            elif isinstance(node, Through):
+            elif isinstance(node, Through | GateGradient):
                 found.add("through")
             elif isinstance(node, Gamma | Score | ScoreGradients) and node.exclusive:
                 found.add("before")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from recgen.derive.chunk_ir import GateGradient, Hadamard, MatMul, Node, RowSum, ScoreGradients, Step, Sum, Sym
+from recgen.derive.chunk_ir import Decayed, GateGradient, Hadamard, MatMul, Node, RowSum, ScoreGradients, Step, Sum, Sym
 from recgen.derive.forward import Builder, S, total
 from recgen.derive.operands import ReadNames, StreamNames
 
@@ -74,8 +74,16 @@ class _Adjoint:
         for s in streams:
             taken: list[Node] = [MatMul(Sym(f"A_qk{read.tag}{s.tag}"), Sym(f"d_read{read.tag}"), turn_left=True) for read in reads]
             prepare.append(Step(f"dE_read{s.tag}", total(taken), "A^T dO", "gradient of the writes through the chunk's reads"))
-        into: list[Node] = [MatMul(Sym(f"q_in{read.tag}"), Sym(f"d_read{read.tag}"), turn_left=True) for read in reads]
+        for read in reads:
+            if self.b.decay == "scalar":
+                prepare.append(Step(f"dO_in{read.tag}", Decayed(Sym(f"d_read{read.tag}"), read.stretch), "dO^in", "gradients decayed from the chunk's start"))
+        into = [self._into_state(read) for read in reads]
         prepare.append(Step("dS_read", total(into), "Q^T dO", "gradient of the incoming state through the reads"))
+
+    def _into_state(self, read: ReadNames) -> Node:
+        if self.b.decay == "vector":
+            return MatMul(Sym(f"q_in{read.tag}"), Sym(f"d_read{read.tag}"), turn_left=True)
+        return MatMul(Sym(read.query), Sym(f"{'dO_in' if self.b.decay == 'scalar' else 'd_read'}{read.tag}"), turn_left=True)
 
     def _scan(self) -> None:
         parts: list[Node] = [Sym("dS_read"), self.b.through(DS)]
@@ -105,12 +113,9 @@ class _Adjoint:
 
     def _read(self, read: ReadNames) -> None:
         before = read.lag == 1
-        inward = self.step(
-            f"dq_in{read.tag}",
-            self.b.decayed(MatMul(Sym(f"d_read{read.tag}"), S, turn_right=True), "before" if before else "start"),
-            "dq^in",
-            "from the incoming state",
-        )
+        outer = MatMul(Sym(f"{'dO_in' if self.b.decay == 'scalar' else 'd_read'}{read.tag}"), S, turn_right=True)
+        value = Decayed(outer, read.stretch) if self.b.decay == "vector" else outer
+        inward = self.step(f"dq_in{read.tag}", value, "dq^in", "from the incoming state")
         self.add(read.query, inward)
         (self.gate.before if before else self.gate.start).append(Hadamard(Sym(read.query), inward))
         for s in self.b.operands.streams:
@@ -118,7 +123,7 @@ class _Adjoint:
             self._score(read.query, s.write, weights, Sym(f"A_qk{read.tag}{s.tag}"), f"qk{read.tag}{s.tag}", exclusive=before, strict=before)
 
     def _correction(self, s: StreamNames) -> None:
-        found: list[Node] = [MatMul(Sym(f"a_in{s.tag}"), S)]
+        found: list[Node] = [self.b.inward(s.correct, f"a_in{s.tag}", self.b.stretch(s))]
         found += [MatMul(Sym(f"R{s.tag}{r.tag}"), self.b.write(r)) for r in self.b.operands.streams]
         if s.strength:
             answer = self.step(f"found{s.tag}", Sum(tuple(found)), "S^T a", "what the correction found")
@@ -151,7 +156,4 @@ class _Adjoint:
 
     def _gate(self) -> GateGradient:
         g = self.gate
-        through = Hadamard(self.b.through(S), DS)
-        return GateGradient(
-            tuple(g.links), tuple(g.links_before), tuple(g.between), tuple(g.start), tuple(g.before), tuple(g.end), through
-        )
+        return GateGradient(tuple(g.links), tuple(g.links_before), tuple(g.between), tuple(g.start), tuple(g.before), tuple(g.end), S, DS)

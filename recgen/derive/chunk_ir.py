@@ -50,6 +50,21 @@ class Scaled:
 
 
 @dataclass(frozen=True)
+class ScaledColumns:
+    """Every column of `matrix` times its entry of `column` [C, 1]."""
+
+    matrix: Node
+    column: Node
+
+
+@dataclass(frozen=True)
+class DecayColumn:
+    """Scalar decay over a stretch (see `Decayed`), as a column [C, 1]."""
+
+    stretch: str
+
+
+@dataclass(frozen=True)
 class Hadamard:
     """Entry by entry."""
 
@@ -128,7 +143,8 @@ class GateGradient:
 
     `links`, `links_before`: score * gradient [C, C] of links from token j to token i (to just before token i). `between`: links between
     tokens that are already summed per token. `start`, `before`: operand * gradient [C, K] of links from the incoming state to token i (to
-    just before it). `end`: of links from token j to the outgoing state. `through`: [K, V] of the state carried past every token.
+    just before it). `end`: of links from token j to the outgoing state. `state`, `gradient`: the incoming state and the outgoing state's
+    gradient, whose product decayed through the chunk passes every token.
     """
 
     links: tuple[Node, ...]
@@ -137,11 +153,12 @@ class GateGradient:
     start: tuple[Node, ...]
     before: tuple[Node, ...]
     end: tuple[Node, ...]
-    through: Node
+    state: Node
+    gradient: Node
 
 
 Node = (
-    Sym | MatMul | Sum | Negative | Scaled | Hadamard | Causal | Gamma | Score | ScoreGradients | Decayed | Through | Inverse | RowSum | GateGradient
+    Sym | MatMul | Sum | Negative | Scaled | ScaledColumns | DecayColumn | Hadamard | Causal | Gamma | Score | ScoreGradients | Decayed | Through | Inverse | RowSum | GateGradient
 )
 
 
@@ -193,7 +210,7 @@ class ChunkForm:
 def children(node: Node) -> tuple[Node, ...]:
     """The nodes directly below."""
     match node:
-        case MatMul(a, b) | Hadamard(a, b) | Scaled(a, b) | Score(a, b):
+        case MatMul(a, b) | Hadamard(a, b) | Scaled(a, b) | ScaledColumns(a, b) | Score(a, b):
             return (a, b)
         case ScoreGradients(a, b, c):
             return (a, b, c)
@@ -203,8 +220,8 @@ def children(node: Node) -> tuple[Node, ...]:
             return (a,)
         case Inverse(blocks):
             return tuple(b for row in blocks for b in row)
-        case GateGradient(links, links_before, between, start, before, end, through):
-            return (*links, *links_before, *between, *start, *before, *end, through)
+        case GateGradient(links, links_before, between, start, before, end, state, gradient):
+            return (*links, *links_before, *between, *start, *before, *end, state, gradient)
         case _:
             return ()
 

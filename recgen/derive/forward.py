@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from recgen.derive.chunk_ir import (
     Causal,
+    DecayColumn,
     Decayed,
     Gamma,
     Hadamard,
@@ -17,6 +18,7 @@ from recgen.derive.chunk_ir import (
     MatMul,
     Node,
     Scaled,
+    ScaledColumns,
     Score,
     Step,
     Sum,
@@ -80,8 +82,10 @@ class Builder:
             for stream in self.operands.streams:
                 score = self.score(Sym(read.query), Sym(stream.write), exclusive=read.lag == 1, strict=read.lag == 1)
                 self.prepare.append(Step(f"A_qk{read.tag}{stream.tag}", score, "A^qk", "what each read takes of each write of the chunk"))
-            stretch = "before" if read.lag == 1 else "start"
-            self.prepare.append(Step(f"q_in{read.tag}", self.decayed(Sym(read.query), stretch), "Q^in", "queries decayed from the chunk's start"))
+            if self.decay == "vector":
+                self.prepare.append(
+                    Step(f"q_in{read.tag}", Decayed(Sym(read.query), read.stretch), "Q^in", "queries decayed from the chunk's start")
+                )
         if self.feedback:
             self._corrections()
         for stream in self.operands.streams:
@@ -92,7 +96,14 @@ class Builder:
         self.scan.append(Step("S", Sum((self.through(S), *carried)), "S", "the state at the chunk's end"))
         for read in self.operands.reads:
             inner = [MatMul(Sym(f"A_qk{read.tag}{s.tag}"), self.write(s)) for s in self.operands.streams]
-            self.finish.append(Step(f"read{read.tag}", Sum((MatMul(Sym(f"q_in{read.tag}"), S), *inner)), "O", "what the queries read"))
+            outer = self.inward(read.query, f"q_in{read.tag}", read.stretch)
+            self.finish.append(Step(f"read{read.tag}", Sum((outer, *inner)), "O", "what the queries read"))
+
+    def inward(self, name: str, decayed_name: str, stretch: str) -> Node:
+        """Rows decayed from the chunk's start, times the incoming state: a scalar decay is cheapest on the product."""
+        if self.decay == "vector":
+            return MatMul(Sym(decayed_name), S)
+        return self.decayed(MatMul(Sym(name), S), stretch)
 
     def resolved(self, stream: StreamNames) -> Node:
         """The resolved writes of a correcting stream from the incoming state."""
@@ -132,15 +143,26 @@ class Builder:
                 own: list[Node] = [Sym(s.value)] if s.value else []
                 known = total([*own, self.strength(s, total(list(plain)))])
                 self.prepare.append(Step(f"X{s.tag}", known, "X", "what is written before the chunk's own corrections"))
-            inward = self.decayed(Sym(s.correct), self.stretch(s))
-            self.prepare.append(Step(f"a_in{s.tag}", inward, "A^in", "correction directions decayed from the chunk's start"))
+            if self.decay == "vector":
+                inward = Decayed(Sym(s.correct), self.stretch(s))
+                self.prepare.append(Step(f"a_in{s.tag}", inward, "A^in", "correction directions decayed from the chunk's start"))
         for s in self.feedback:
             inverse = [Sym(f"A_kk{s.tag}{r.tag}") for r in self.feedback]
             value = [MatMul(a, x) for a, r in zip(inverse, self.feedback, strict=True) if (x := self.known(r)) is not None]
-            reach = [MatMul(a, self.strength(r, Sym(f"a_in{r.tag}"))) for a, r in zip(inverse, self.feedback, strict=True)]
+            reach = [self._reach(a, r) for a, r in zip(inverse, self.feedback, strict=True)]
             if value:
                 self.prepare.append(Step(f"U{s.tag}", total(list(value)), "U", "the writes if the chunk began with an empty state"))
             self.prepare.append(Step(f"W{s.tag}", total(list(reach)), "W", "how the writes answer to the incoming state"))
+
+    def _reach(self, inverse: Node, stream: StreamNames) -> Node:
+        """(I - L)^-1 (c * decay * a); numbers per token scale the columns of the inverse, which is the smaller matrix."""
+        if self.decay == "vector":
+            return MatMul(inverse, self.strength(stream, Sym(f"a_in{stream.tag}")))
+        column: Node | None = Sym(stream.strength) if stream.strength else None
+        if self.decay == "scalar":
+            decay = DecayColumn(self.stretch(stream))
+            column = decay if column is None else Hadamard(column, decay)
+        return MatMul(inverse if column is None else ScaledColumns(inverse, column), Sym(stream.correct))
 
     def has_x(self, stream: StreamNames) -> bool:
         """Whether the solve has a known part, so that the stream has a U."""

@@ -29,6 +29,11 @@ class ReadNames:
     query: str
     lag: int
 
+    @property
+    def stretch(self) -> str:
+        """Over what the incoming state has decayed when it is read."""
+        return "before" if self.lag == 1 else "start"
+
 
 @dataclass(frozen=True)
 class OperandSet:

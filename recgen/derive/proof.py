@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from recgen.analysis.normal_form import NormalForm
 from recgen.derive.chunk_ir import (
     Causal,
     ChunkForm,
+    DecayColumn,
     Decayed,
     Gamma,
     Hadamard,
@@ -17,6 +19,7 @@ from recgen.derive.chunk_ir import (
     Negative,
     Node,
     Scaled,
+    ScaledColumns,
     Score,
     Step,
     Sum,
@@ -102,7 +105,7 @@ class _Sides:
         decay = self._multipliers()
         initial = self._initial()
         values["S"] = turned(initial) if self.form.transposed else initial
-        run = _ChunkMeaning(values, decay, self.tokens, self.number)
+        run = _ChunkMeaning(values, decay, self.chunk.decay, self.tokens, self.number)
         for step in self.chunk.prepare:
             run.step(step)
         incoming = values["S"]
@@ -132,11 +135,19 @@ def _as_state(term: Term) -> Term:
     return State(f"read {term.index}", 0, term.shape) if isinstance(term, Read) else term
 
 
+_BOUNDS: dict[str, Callable[[int, int], tuple[int, int]]] = {
+    "start": lambda i, _: (-1, i),
+    "before": lambda i, _: (-1, i - 1),
+    "end": lambda i, tokens: (i, tokens - 1),
+}
+"""For each stretch: the token after which decay counts and the last that counts, of row i in a chunk of so many tokens."""
+
+
 class _ChunkMeaning:
     """Evaluates chunk steps over polynomials."""
 
-    def __init__(self, values: dict[str, Matrix], decay: list[list[Any]], tokens: int, number: Any) -> None:
-        self.values, self.decay, self.tokens, self.number = values, decay, tokens, number
+    def __init__(self, values: dict[str, Matrix], decay: list[list[Any]], chunk_decay: str, tokens: int, number: Any) -> None:
+        self.values, self.decay, self.chunk_decay, self.tokens, self.number = values, decay, chunk_decay, tokens, number
         self.zero, self.one = number(0.0), number(1.0)
 
     def step(self, step: Step) -> None:
@@ -170,6 +181,11 @@ class _ChunkMeaning:
                 return [[-x for x in row] for row in self.value(matrix)]
             case Scaled(column, matrix):
                 return [[c * x for x in row] for (c,), row in zip(self.value(column), self.value(matrix), strict=True)]
+            case ScaledColumns(matrix, column):
+                factors = [c for (c,) in self.value(column)]
+                return [[x * c for x, c in zip(row, factors, strict=True)] for row in self.value(matrix)]
+            case DecayColumn(stretch):
+                return [[self.span(*_BOUNDS[stretch](i, self.tokens), 0)] for i in range(self.tokens)]
             case Hadamard(left, right):
                 return [[x * y for x, y in zip(r, s, strict=True)] for r, s in zip(self.value(left), self.value(right), strict=True)]
             case Causal(matrix, strict):
@@ -180,8 +196,10 @@ class _ChunkMeaning:
             case Score():
                 return self._score(node)
             case Decayed(matrix, stretch):
-                bounds = {"start": lambda i: (-1, i), "before": lambda i: (-1, i - 1), "end": lambda i: (i, self.tokens - 1)}[stretch]
-                return [[x * self.span(*bounds(i), k) for k, x in enumerate(row)] for i, row in enumerate(self.value(matrix))]
+                rows = self.value(matrix)
+                scalar = self.chunk_decay == "scalar"
+                spans = [_BOUNDS[stretch](i, self.tokens) for i in range(self.tokens)]
+                return [[x * self.span(*spans[i], 0 if scalar else k) for k, x in enumerate(row)] for i, row in enumerate(rows)]
             case Through(matrix):
                 return [[x * self.span(-1, self.tokens - 1, k) for x in row] for k, row in enumerate(self.value(matrix))]
         raise AssertionError(f"{type(node).__name__} is not part of the forward form")
