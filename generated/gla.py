@@ -74,8 +74,9 @@ _FLAGS = ()
 
 
 class _Sizes(NamedTuple):
-    """Sizes of one call: tokens per row, heads, and the state's axes."""
+    """Sizes of one call, or of one stretch of its tokens; `lead` is (batch, tokens), or (batch, chunks, chunk) where chunks are whole."""
 
+    lead: tuple[int, ...]
     batch: int
     tokens: int
     key_heads: int
@@ -98,7 +99,20 @@ def _sizes(arguments: tuple[torch.Tensor | None, ...]) -> _Sizes:
     first = inputs[0][1]
     heads = max(x.shape[2] for _, x in inputs)
     key_heads = next((x.shape[2] for info, x in inputs if info.grouped), heads)
-    return _Sizes(first.shape[0], first.shape[1], key_heads, heads, _size_of(_KEY_AXIS, arguments), _size_of(_VALUE_AXIS, arguments))
+    lead = (first.shape[0], first.shape[1])
+    return _Sizes(lead, *lead, key_heads, heads, _size_of(_KEY_AXIS, arguments), _size_of(_VALUE_AXIS, arguments))
+
+
+def _part(sizes: _Sizes, tokens: int, chunk: int) -> _Sizes:
+    """The sizes of a stretch of tokens."""
+    whole = chunk > 1 and tokens % chunk == 0
+    return sizes._replace(lead=(sizes.batch, tokens // chunk, chunk) if whole else (sizes.batch, tokens), tokens=tokens)
+
+
+def _tokens(x: torch.Tensor, rows: slice, start: int, part: _Sizes) -> torch.Tensor:
+    """Tokens start.. of some rows, a view [*lead, heads, ...]."""
+    x = x[rows, start : start + part.tokens]
+    return x.unflatten(1, part.lead[1:]) if len(part.lead) > 2 else x
 
 
 def _computing_dtype(arguments: tuple[torch.Tensor | None, ...]) -> torch.dtype:
@@ -106,10 +120,11 @@ def _computing_dtype(arguments: tuple[torch.Tensor | None, ...]) -> torch.dtype:
     return torch.float64 if any(x is not None and x.dtype == torch.float64 for x in arguments) else torch.float32
 
 
-def _stretch(arguments: tuple[torch.Tensor | None, ...], rows: slice, start: int, stop: int, dtype: torch.dtype) -> list[torch.Tensor | None]:
-    """Inputs cut to tokens start..stop of some rows and params whole, in the computing precision."""
+def _stretch(arguments: tuple[torch.Tensor | None, ...], rows: slice, start: int, part: _Sizes, dtype: torch.dtype) -> list[torch.Tensor | None]:
+    """Inputs cut to a stretch of tokens and params whole, in the computing precision."""
     return [
-        None if x is None else (x[rows, start:stop] if info.per_token else x).to(dtype) for info, x in zip(_ARGUMENTS, arguments, strict=True)
+        None if x is None else (_tokens(x, rows, start, part) if info.per_token else x).to(dtype)
+        for info, x in zip(_ARGUMENTS, arguments, strict=True)
     ]
 
 
@@ -143,28 +158,28 @@ def _incoming(initial_state: torch.Tensor | None, slots: slice, sizes: _Sizes, l
 
 
 def _to_chunks(x: torch.Tensor, sizes: _Sizes, chunk: int) -> torch.Tensor:
-    """[B, T, HV, D] to [chunks, B * HV, chunk, D], padded with zeros to whole chunks."""
-    x = x.expand(sizes.batch, sizes.tokens, sizes.heads, x.shape[-1])
-    if sizes.tokens % chunk:
-        x = F.pad(x, (0, 0, 0, 0, 0, chunk - sizes.tokens % chunk))
-    x = x.reshape(sizes.batch, -1, chunk, sizes.heads, x.shape[-1])
+    """[*lead, HV, D] to [chunks, B * HV, chunk, D], padded with zeros to whole chunks."""
+    x = x.expand(*sizes.lead, sizes.heads, x.shape[-1])
+    if len(sizes.lead) == 2:
+        x = F.pad(x, (0, 0, 0, 0, 0, -sizes.tokens % chunk)) if sizes.tokens % chunk else x
+        x = x.unflatten(1, (-1, chunk))
     return x.permute(1, 0, 3, 2, 4).reshape(-1, sizes.batch * sizes.heads, chunk, x.shape[-1]).contiguous()
 
 
 def _from_chunks(x: torch.Tensor, sizes: _Sizes) -> torch.Tensor:
-    """[chunks, B * HV, chunk, D] back to [B, T, HV, D]."""
-    x = x.reshape(x.shape[0], sizes.batch, sizes.heads, x.shape[2], x.shape[3]).permute(1, 0, 3, 2, 4)
-    return x.reshape(sizes.batch, -1, sizes.heads, x.shape[-1])[:, : sizes.tokens]
+    """[chunks, B * HV, chunk, D] back to [*lead, HV, D]."""
+    x = x.unflatten(1, (sizes.batch, sizes.heads)).permute(1, 0, 3, 2, 4)
+    return x if len(sizes.lead) == 3 else x.flatten(1, 2)[:, : sizes.tokens]
 
 
-def _per_value_head(x: torch.Tensor, heads: int) -> torch.Tensor:
-    """[B, T, H, ...] to [B, T, HV, ...]: value head i reads key head i // (HV // H)."""
-    return x if x.shape[2] == heads else x.repeat_interleave(heads // x.shape[2], 2)
+def _per_value_head(x: torch.Tensor, heads: int, axis: int) -> torch.Tensor:
+    """Key heads along `axis` repeated for value heads: value head i reads key head i // (HV // H)."""
+    return x if x.shape[axis] == heads else x.repeat_interleave(heads // x.shape[axis], axis)
 
 
-def _per_key_head(x: torch.Tensor, key_heads: int) -> torch.Tensor:
-    """The sum over every group of value heads."""
-    return x if x.shape[2] == key_heads else x.unflatten(2, (key_heads, -1)).sum(3)
+def _per_key_head(x: torch.Tensor, key_heads: int, axis: int) -> torch.Tensor:
+    """The sum over every group of value heads along `axis`."""
+    return x if x.shape[axis] == key_heads else x.unflatten(axis, (key_heads, -1)).sum(axis)
 
 
 def _operands(
@@ -178,8 +193,8 @@ def _operands(
 ) -> tuple[torch.Tensor, ...]:
     """The chunk form's operands of every token: write (w), value (X), query (q), log_decay (g)."""
     product = scale * q
-    k_heads = _per_value_head(k, sizes.heads)
-    product_heads = _per_value_head(product, sizes.heads)
+    k_heads = _per_value_head(k, sizes.heads, -2)
+    product_heads = _per_value_head(product, sizes.heads, -2)
     return (
         k_heads,
         v,
@@ -202,8 +217,8 @@ def _operands_gradient(
     sizes: _Sizes,
 ) -> tuple[torch.Tensor | None, ...]:
     """The gradient of every argument for the gradients of the operands; None where none depends on it."""
-    d = _per_key_head(d_query, sizes.key_heads)
-    d_2 = _per_key_head(d_write, sizes.key_heads)
+    d = _per_key_head(d_query, sizes.key_heads, -2)
+    d_2 = _per_key_head(d_write, sizes.key_heads, -2)
     d_3 = d * scale
     return (
         d_3,
@@ -518,15 +533,15 @@ def _torch_chunk_forward(
         state = _incoming(initial_state, slots, sizes, outputs[0], dtype)
         for start in range(first, last, _span(sizes, chunk)):
             stop = min(start + _span(sizes, chunk), last)
-            part = sizes._replace(tokens=stop - start)
-            inputs = _stretch(arguments, rows, start, stop, dtype)
+            part = _part(sizes, stop - start, chunk)
+            inputs = _stretch(arguments, rows, start, part, dtype)
             operands = [_to_chunks(x, part, chunk) for x in _operands(*inputs, *options, sizes=part)]
             chunks = operands[0].shape[0]
             *reads, state = _forward_chunks(*operands, state, states[row : row + chunks + 1])
             row += chunks if save else 0
             results = _readout(*inputs, *options, *(_from_chunks(x, part) for x in reads), sizes=part)
             for output, result in zip(outputs, results, strict=True):
-                output[rows, start:stop] = result
+                _tokens(output, rows, start, part).copy_(result)
         row += 1 if save else 0
         final_state[slots] = state.unflatten(0, (-1, sizes.heads))
     return (*outputs, final_state, states if save else states.new_empty(0))
@@ -567,7 +582,7 @@ def _torch_chunk_backward(
         for start in reversed(range(first, last, span)):
             stop = min(start + span, last)
             begin = at - -(-(stop - start) // chunk)
-            stretch = (rows, start, stop, sizes._replace(tokens=stop - start))
+            stretch = (rows, start, _part(sizes, stop - start, chunk))
             d_state = _stretch_backward(arguments, options, stretch, chunk, states[begin:at], d_state, d_outputs, gradients)
             at = begin
         d_initial[slots] = d_state.unflatten(0, (-1, sizes.heads)).to(d_initial.dtype)
@@ -578,7 +593,7 @@ def _torch_chunk_backward(
 def _stretch_backward(
     arguments: tuple[torch.Tensor | None, ...],
     options: tuple[Any, ...],
-    stretch: tuple[slice, int, int, _Sizes],
+    stretch: tuple[slice, int, _Sizes],
     chunk: int,
     states: torch.Tensor,
     d_state: torch.Tensor,
@@ -586,13 +601,13 @@ def _stretch_backward(
     gradients: list[torch.Tensor | None],
 ) -> torch.Tensor:
     """The backward over one stretch of tokens: fills the inputs' gradients, adds to the params', returns the state's."""
-    rows, start, stop, part = stretch
+    rows, start, part = stretch
     dtype = states.dtype
-    inputs = _stretch(arguments, rows, start, stop, dtype)
+    inputs = _stretch(arguments, rows, start, part, dtype)
     operands = [_to_chunks(x, part, chunk) for x in _operands(*inputs, *options, sizes=part)]
     reads = [None] * 1  # no gradient depends on what was read
     cotangents = [
-        _incoming_gradient(d, arguments, part, axes, dtype) if d is None else d[rows, start:stop].to(dtype)
+        _incoming_gradient(d, arguments, part, axes, dtype) if d is None else _tokens(d, rows, start, part).to(dtype)
         for d, axes in zip(d_outputs, _OUTPUT_AXES, strict=True)
     ]
     through_readout = _readout_gradient(*inputs, *options, *reads, *cotangents, sizes=part)
@@ -606,7 +621,7 @@ def _stretch_backward(
         found = [d for d in parts if d is not None]
         total = found[0] + found[1] if len(found) > 1 else found[0] if found else torch.zeros((), dtype=dtype, device=target.device)
         if _ARGUMENTS[i].per_token:
-            target[rows, start:stop] = total
+            _tokens(target, rows, start, part).copy_(total)
         else:
             target.add_(total)
     return d_state
@@ -617,7 +632,7 @@ def _incoming_gradient(
 ) -> torch.Tensor:
     """Zeros for an output that nothing asked the gradient of, without memory for them."""
     like = next(x for x in arguments if x is not None)
-    shape = (part.batch, part.tokens, part.heads, *(_size_of(a, arguments) for a in axes))
+    shape = (*part.lead, part.heads, *(_size_of(a, arguments) for a in axes))
     return torch.zeros((), dtype=dtype, device=like.device).expand(shape)
 
 
@@ -636,8 +651,8 @@ def _torch_recurrent_forward(
         state = _incoming(initial_state, slots, sizes, outputs[0], dtype)
         for start in range(first, last, _TOKENS):
             stop = min(start + _TOKENS, last)
-            part = sizes._replace(tokens=stop - start)
-            inputs = _stretch(arguments, rows, start, stop, dtype)
+            part = _part(sizes, stop - start, 1)
+            inputs = _stretch(arguments, rows, start, part, dtype)
             operands = [_to_chunks(x, part, 1) for x in _operands(*inputs, *options, sizes=part)]
             tokens = []
             for i in range(part.tokens):
@@ -645,7 +660,7 @@ def _torch_recurrent_forward(
                 tokens.append(reads)
             reads = [_from_chunks(torch.stack(x), part) for x in zip(*tokens, strict=True)]
             for output, result in zip(outputs, _readout(*inputs, *options, *reads, sizes=part), strict=True):
-                output[rows, start:stop] = result
+                _tokens(output, rows, start, part).copy_(result)
         final_state[slots] = state.unflatten(0, (-1, sizes.heads))
     return (*outputs, final_state)
 
@@ -658,7 +673,7 @@ def _torch_step(
 ) -> tuple[torch.Tensor, ...]:
     """One token for every row: inputs [B, 1, H or HV, *axes]; updates `state` [slots, HV, K, V] in place."""
     sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
-    inputs = _stretch(arguments, slice(None), 0, 1, dtype)
+    inputs = _stretch(arguments, slice(None), 0, sizes, dtype)
     operands = [_to_chunks(x, sizes, 1)[0] for x in _operands(*inputs, *options, sizes=sizes)]
     live = None if state_indices is None else state_indices >= 0
     slots = torch.arange(sizes.batch, device=state.device) if state_indices is None else state_indices.clamp(min=0)

@@ -115,7 +115,7 @@ def _column(name: str, result: Operand, sizes: dict[str, str], arguments: tuple[
     if isinstance(result, Literal):
         like = next(v.name for v in arguments if v.per_token)
         width = 1 if sizes[name] == "1" else f"sizes.{'keys' if sizes[name] == 'K' else 'values'}"
-        return f"{like}.new_full((sizes.batch, sizes.tokens, sizes.heads, {width}), {operand_text(result)})"
+        return f"{like}.new_full((*sizes.lead, sizes.heads, {width}), {operand_text(result)})"
     return f"{result.name}.unsqueeze(-1)" if sizes[name] == "1" else result.name
 
 

@@ -57,7 +57,7 @@ def assignment(s: Assign) -> str:
     """The right-hand side of one statement."""
     names = [operand_text(a) for a in s.args]
     if s.op in _FORMULAS:
-        return _FORMULAS[s.op].format(*names)
+        return _FORMULAS[s.op].format(*names, axis=-2 if s.target.axis else -1)
     if s.op in ("min", "max"):
         return _extremum(s, names)
     if s.op.startswith("where"):
@@ -91,9 +91,9 @@ _FORMULAS = {
     "dot": "({0} * {1}).sum(-1)",
     "spread": "{0}.unsqueeze(-1)",
     "tokens": "_per_token({0}, sizes)",
-    "heads": "_per_value_head({0}, sizes.heads)",
-    "sum_heads": "_per_key_head({0}, sizes.key_heads)",
-    "sum_tokens": "{0}.sum((0, 1))",
+    "heads": "_per_value_head({0}, sizes.heads, {axis})",
+    "sum_heads": "_per_key_head({0}, sizes.key_heads, {axis})",
+    "sum_tokens": "_over_tokens({0}, sizes)",
     "copy": "{0}",
     "zeros": "_zeros_like({0})",
     "l2norm": "_l2norm({0})",
@@ -115,6 +115,7 @@ HELPERS = {
     "heads": "per_value_head",
     "sum_heads": "per_key_head",
     "tokens": "per_token",
+    "sum_tokens": "per_token",
     "zeros": "zeros_like",
 }
 """Operations that call a helper of the module, and its name."""
