@@ -562,7 +562,7 @@ def _torch_chunk_backward(
     d_outputs: tuple[torch.Tensor | None, ...],
     d_final_state: torch.Tensor | None,
 ) -> tuple[torch.Tensor | None, ...]:
-    """Gradients of all arguments, then of the initial state [N, HV, K, V] in its dtype."""
+    """Gradients of all arguments, then of the initial state [N, HV, K, V], each in its dtype; None for what is None."""
     if not states.numel():
         states = _torch_chunk_forward(arguments, options, initial_state, cu_seqlens, chunk, True)[-1]
     sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
@@ -572,7 +572,7 @@ def _torch_chunk_backward(
     ]
     like = next(x for x in arguments if x is not None)
     rows_of_state = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
-    d_initial = like.new_empty(rows_of_state, sizes.heads, sizes.keys, sizes.values, dtype=dtype if initial_state is None else initial_state.dtype)
+    d_initial = like.new_empty(rows_of_state, sizes.heads, sizes.keys, sizes.values, dtype=dtype)
     row = 0
     for rows, slots, first, last in _sequences(cu_seqlens, sizes):
         d_state = _incoming(d_final_state, slots, sizes, like, dtype)
@@ -585,9 +585,9 @@ def _torch_chunk_backward(
             stretch = (rows, start, _part(sizes, stop - start, chunk))
             d_state = _stretch_backward(arguments, options, stretch, chunk, states[begin:at], d_state, d_outputs, gradients)
             at = begin
-        d_initial[slots] = d_state.unflatten(0, (-1, sizes.heads)).to(d_initial.dtype)
+        d_initial[slots] = d_state.unflatten(0, (-1, sizes.heads))
     results = [None if g is None or x is None else g.to(x.dtype) for g, x in zip(gradients, arguments, strict=True)]
-    return (*results, d_initial)
+    return (*results, None if initial_state is None else d_initial.to(initial_state.dtype))
 
 
 def _stretch_backward(
@@ -724,6 +724,478 @@ def _column(info: _Argument, x: torch.Tensor | None, rows: slice, t: int, sizes:
     return x.unsqueeze(-1) if info.axes else x[..., None, None]
 
 
+def _triton_kernel(*unspecialized):
+    """Compiles a kernel, once for all values of the arguments `unspecialized`."""
+    return (lambda kernel: kernel) if triton is None else triton.jit(do_not_specialize=list(unspecialized))
+
+
+def _triton_tiles(keys, values, entries, whole):
+    """Key block, value block, number of value blocks, and warps, for about `entries` entries of the state a program."""
+    key_block, value_block = triton.next_power_of_2(keys), triton.next_power_of_2(values)
+    if not whole:
+        value_block = min(value_block, max(entries // key_block, 8))
+    return key_block, value_block, triton.cdiv(values, value_block), min(max(key_block * value_block // 1024, 1), 16)
+
+
+def _triton_strides(tensor):
+    """Its strides; None for None."""
+    return None if tensor is None else tensor.stride()
+
+
+def _triton_sum_parts(parts, like, heads):
+    """Gradients [blocks, B, T, value heads, ...] added up over the value blocks and the value heads that share a head of `like`."""
+    total = parts.sum(0) if parts.shape[0] > 1 else parts[0]
+    if total.shape[2] != heads:
+        total = total.unflatten(2, (heads, -1)).sum(3)
+    return total.to(like.dtype)
+
+
+@_triton_kernel("T", "n_scale")
+def _recurrent_forward_kernel(
+    p_q, s_q,
+    p_k, s_k,
+    p_v, s_v,
+    p_g, s_g,
+    p_o,
+    p_initial,
+    s_initial,
+    p_final,
+    p_saved,
+    p_bounds,
+    n_scale: tl.float64,
+    T,
+    H: tl.constexpr,
+    HV: tl.constexpr,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    BK: tl.constexpr,
+    BV: tl.constexpr,
+    NV: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """One sequence, value head and value block, token by token, the state [BK, BV] in registers.
+
+    S[t] = exp(g) * S[t-1] + k @ v^T
+    o    = scale * S[t]^T @ q
+    """
+    i_v = (tl.program_id(0) % NV).to(tl.int64)  # value block
+    i_h = (tl.program_id(0) // NV % HV).to(tl.int64)  # value head
+    i_g = i_h // (HV // H)  # key head
+    i_n = (tl.program_id(0) // (NV * HV)).to(tl.int64)  # sequence
+    o_k = tl.arange(0, BK).to(tl.int64)
+    o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
+    m_k = o_k < K
+    m_v = o_v < V
+    m_s = m_k[:, None] & m_v[None, :]
+    if p_bounds is not None:
+        i_b = 0
+        bos = tl.load(p_bounds + i_n).to(tl.int64)
+        length = (tl.load(p_bounds + i_n + 1) - bos).to(tl.int32)
+    else:
+        i_b = i_n
+        bos = tl.full((), 0, tl.int64)
+        length = T
+    first = i_b * T + bos  # the sequence's first token among all
+    slot = first // 64 + i_n  # its first checkpoint
+    p_q += i_b * s_q[0] + i_g * s_q[2]
+    p_k += i_b * s_k[0] + i_g * s_k[2]
+    p_v += i_b * s_v[0] + i_h * s_v[2]
+    p_g += i_b * s_g[0] + i_h * s_g[2]
+    c_scale = tl.full((), n_scale, ACC)
+    o_s = o_k[:, None] * V + o_v[None, :]
+    if p_initial is not None:
+        p_initial += i_n * s_initial[0] + i_h * s_initial[1]
+        b_S = tl.load(p_initial + o_k[:, None] * s_initial[2] + o_v[None, :] * s_initial[3], mask=m_s, other=0.0).to(ACC)
+    else:
+        b_S = tl.zeros((BK, BV), ACC)
+    for t in range(0, length):
+        at = bos + t
+        row = (first + t) * HV + i_h
+        if p_saved is not None:
+            if t % 64 == 0:
+                tl.store(p_saved + ((slot + t // 64) * HV + i_h) * (K * V) + o_s, b_S, mask=m_s)
+        b_q = tl.load(p_q + at * s_q[1] + o_k * s_q[3], mask=m_k, other=0.0).to(ACC)
+        b_k = tl.load(p_k + at * s_k[1] + o_k * s_k[3], mask=m_k, other=0.0).to(ACC)
+        b_v = tl.load(p_v + at * s_v[1] + o_v * s_v[3], mask=m_v, other=0.0).to(ACC)
+        b_g = tl.load(p_g + at * s_g[1] + o_k * s_g[3], mask=m_k, other=0.0).to(ACC)
+        b_product = c_scale * b_q
+        b_exp = tl.exp(b_g)
+        b_write = b_k
+        b_value = b_v
+        b_query = tl.where(m_k, b_product, 0.0)
+        b_decay = tl.where(m_k, b_exp, 0.0)
+        b_M = b_S
+        b_D = b_decay[:, None] * b_M
+        b_E = b_value
+        b_S = b_D + b_write[:, None] * b_E[None, :]
+        b_R = tl.sum(b_query[:, None] * b_S, 0)
+        tl.store(p_o + row * V + o_v, b_R.to(p_o.dtype.element_ty), mask=m_v)
+    tl.store(p_final + (i_n * HV + i_h) * (K * V) + o_s, b_S, mask=m_s)
+
+
+def _triton_recurrent_forward(
+    q,
+    k,
+    v,
+    g,
+    scale,
+    initial_state,
+    cu_seqlens,
+    _save,
+):
+    """The outputs, the final state, and the state before every 64th token where `_save`."""
+    _B, _T = q.shape[:2]
+    _H, _HV = q.shape[2], v.shape[2]
+    _size_K = q.shape[3]
+    _size_V = v.shape[3]
+    _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    _wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+    _BK, _BV, _NV, _warps = _triton_tiles(_size_K, _size_V, 1024, whole=False)
+    o = torch.empty((_B, _T, _HV, _size_V), dtype=v.dtype, device=q.device)
+    _state = (_HV, _size_K, _size_V)
+    _final = torch.empty((_N, *_state), dtype=_wide, device=q.device)
+    _saved = torch.empty((_B * _T // 64 + _N if _save else 0, *_state), dtype=_wide, device=q.device)
+    if _N == 0 or _HV == 0:
+        return o, _final, _saved
+    with torch.cuda.device_of(q):
+        _recurrent_forward_kernel[(_NV * _HV * _N,)](
+            q, q.stride(),
+            k, k.stride(),
+            v, v.stride(),
+            g, g.stride(),
+            o,
+            initial_state,
+            _triton_strides(initial_state),
+            _final,
+            _saved if _save else None,
+            cu_seqlens,
+            float(scale),
+            _T,
+            _H,
+            _HV,
+            _size_K,
+            _size_V,
+            _BK,
+            _BV,
+            _NV,
+            tl.float64 if _wide == torch.float64 else tl.float32,
+            num_warps=_warps,
+        )
+    return o, _final, _saved
+
+
+@_triton_kernel("n_scale")
+def _step_kernel(
+    p_q, s_q,
+    p_k, s_k,
+    p_v, s_v,
+    p_g, s_g,
+    p_o,
+    p_state,
+    s_state,
+    p_indices,
+    n_scale: tl.float64,
+    H: tl.constexpr,
+    HV: tl.constexpr,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    BK: tl.constexpr,
+    BV: tl.constexpr,
+    NV: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """One token of one sequence, value head and value block; the state is updated in place.
+
+    S[t] = exp(g) * S[t-1] + k @ v^T
+    o    = scale * S[t]^T @ q
+    """
+    i_v = (tl.program_id(0) % NV).to(tl.int64)  # value block
+    i_h = (tl.program_id(0) // NV % HV).to(tl.int64)  # value head
+    i_g = i_h // (HV // H)  # key head
+    i_n = (tl.program_id(0) // (NV * HV)).to(tl.int64)  # sequence
+    o_k = tl.arange(0, BK).to(tl.int64)
+    o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
+    m_k = o_k < K
+    m_v = o_v < V
+    m_s = m_k[:, None] & m_v[None, :]
+    p_q += i_n * s_q[0] + i_g * s_q[1]
+    p_k += i_n * s_k[0] + i_g * s_k[1]
+    p_v += i_n * s_v[0] + i_h * s_v[1]
+    p_g += i_n * s_g[0] + i_h * s_g[1]
+    c_scale = tl.full((), n_scale, ACC)
+    row = i_n * HV + i_h
+    if p_indices is not None:
+        slot = tl.load(p_indices + i_n).to(tl.int64)
+    else:
+        slot = i_n
+    here = slot >= 0  # a negative slot: nothing is read or written, the outputs are 0
+    p_state += slot * s_state[0] + i_h * s_state[1]
+    o_s = o_k[:, None] * s_state[2] + o_v[None, :] * s_state[3]
+    b_M = tl.load(p_state + o_s, mask=m_s & here, other=0.0).to(ACC)
+    b_q = tl.load(p_q + o_k * s_q[2], mask=m_k, other=0.0).to(ACC)
+    b_k = tl.load(p_k + o_k * s_k[2], mask=m_k, other=0.0).to(ACC)
+    b_v = tl.load(p_v + o_v * s_v[2], mask=m_v, other=0.0).to(ACC)
+    b_g = tl.load(p_g + o_k * s_g[2], mask=m_k, other=0.0).to(ACC)
+    b_product = c_scale * b_q
+    b_exp = tl.exp(b_g)
+    b_write = b_k
+    b_value = b_v
+    b_query = tl.where(m_k, b_product, 0.0)
+    b_decay = tl.where(m_k, b_exp, 0.0)
+    b_D = b_decay[:, None] * b_M
+    b_E = b_value
+    b_S = b_D + b_write[:, None] * b_E[None, :]
+    tl.store(p_state + o_s, b_S.to(p_state.dtype.element_ty), mask=m_s & here)
+    b_R = tl.sum(b_query[:, None] * b_S, 0)
+    tl.store(p_o + row * V + o_v, tl.where(here, b_R, 0.0).to(p_o.dtype.element_ty), mask=m_v)
+
+
+def _triton_step(
+    q,
+    k,
+    v,
+    g,
+    scale,
+    state,
+    state_indices,
+):
+    """The outputs of one token; `state` [slots, HV, K, V] is updated in place."""
+    _B = q.shape[0]
+    _H, _HV = q.shape[1], v.shape[1]
+    _size_K = q.shape[2]
+    _size_V = v.shape[2]
+    _wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+    _BK, _BV, _NV, _warps = _triton_tiles(_size_K, _size_V, 4096, whole=False)
+    o = torch.empty((_B, _HV, _size_V), dtype=v.dtype, device=q.device)
+    if _B > 0 and _HV > 0:
+        with torch.cuda.device_of(q):
+            _step_kernel[(_NV * _HV * _B,)](
+                q, q.stride(),
+                k, k.stride(),
+                v, v.stride(),
+                g, g.stride(),
+                o,
+                state,
+                state.stride(),
+                state_indices,
+                float(scale),
+                _H,
+                _HV,
+                _size_K,
+                _size_V,
+                _BK,
+                _BV,
+                _NV,
+                tl.float64 if _wide == torch.float64 else tl.float32,
+                num_warps=_warps,
+            )
+    return (o,)
+
+
+@_triton_kernel("T", "total", "n_scale")
+def _recurrent_backward_kernel(
+    p_q, s_q,
+    p_k, s_k,
+    p_v, s_v,
+    p_g, s_g,
+    dp_q,
+    dp_k,
+    dp_v,
+    dp_g,
+    dp_o,
+    ds_o,
+    p_saved,
+    p_work,
+    dp_final,
+    ds_final,
+    dp_initial,
+    p_bounds,
+    n_scale: tl.float64,
+    T,
+    total,
+    H: tl.constexpr,
+    HV: tl.constexpr,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    BK: tl.constexpr,
+    BV: tl.constexpr,
+    NV: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """One sequence, value head and value block, from the last token to the first.
+
+    N is the gradient of the state, G that of the decayed state D. The states before the 64 tokens of a segment are recomputed from the
+    segment's checkpoint into `p_work`. Gradients of scalars and key vectors are partial sums over the value block.
+    """
+    i_v = (tl.program_id(0) % NV).to(tl.int64)  # value block
+    i_h = (tl.program_id(0) // NV % HV).to(tl.int64)  # value head
+    i_g = i_h // (HV // H)  # key head
+    i_n = (tl.program_id(0) // (NV * HV)).to(tl.int64)  # sequence
+    o_k = tl.arange(0, BK).to(tl.int64)
+    o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
+    m_k = o_k < K
+    m_v = o_v < V
+    m_s = m_k[:, None] & m_v[None, :]
+    if p_bounds is not None:
+        i_b = 0
+        bos = tl.load(p_bounds + i_n).to(tl.int64)
+        length = (tl.load(p_bounds + i_n + 1) - bos).to(tl.int32)
+    else:
+        i_b = i_n
+        bos = tl.full((), 0, tl.int64)
+        length = T
+    first = i_b * T + bos  # the sequence's first token among all
+    slot = first // 64 + i_n  # its first checkpoint
+    p_q += i_b * s_q[0] + i_g * s_q[2]
+    p_k += i_b * s_k[0] + i_g * s_k[2]
+    p_v += i_b * s_v[0] + i_h * s_v[2]
+    p_g += i_b * s_g[0] + i_h * s_g[2]
+    if dp_o is not None:
+        dp_o += i_b * ds_o[0] + i_h * ds_o[2]
+    c_scale = tl.full((), n_scale, ACC)
+    o_s = o_k[:, None] * V + o_v[None, :]
+    p_work += tl.program_id(0).to(tl.int64) * (64 * BK * BV) + tl.arange(0, BK)[:, None] * BV + tl.arange(0, BV)[None, :]
+    if dp_final is not None:
+        dp_final += i_n * ds_final[0] + i_h * ds_final[1]
+        b_N = tl.load(dp_final + o_k[:, None] * ds_final[2] + o_v[None, :] * ds_final[3], mask=m_s, other=0.0).to(ACC)
+    else:
+        b_N = tl.zeros((BK, BV), ACC)
+    segments = (length + 63) // 64
+    for i_s in range(0, segments):
+        start = (segments - 1 - i_s) * 64
+        count = tl.minimum(length - start, 64)
+        b_S = tl.load(p_saved + ((slot + start // 64) * HV + i_h) * (K * V) + o_s, mask=m_s, other=0.0)
+        for j in range(0, count):
+            at = bos + start + j
+            tl.store(p_work + j * (BK * BV), b_S)
+            b_q = tl.load(p_q + at * s_q[1] + o_k * s_q[3], mask=m_k, other=0.0).to(ACC)
+            b_k = tl.load(p_k + at * s_k[1] + o_k * s_k[3], mask=m_k, other=0.0).to(ACC)
+            b_v = tl.load(p_v + at * s_v[1] + o_v * s_v[3], mask=m_v, other=0.0).to(ACC)
+            b_g = tl.load(p_g + at * s_g[1] + o_k * s_g[3], mask=m_k, other=0.0).to(ACC)
+            b_product = c_scale * b_q
+            b_exp = tl.exp(b_g)
+            b_write = b_k
+            b_value = b_v
+            b_query = tl.where(m_k, b_product, 0.0)
+            b_decay = tl.where(m_k, b_exp, 0.0)
+            b_M = b_S
+            b_D = b_decay[:, None] * b_M
+            b_E = b_value
+            b_S = b_D + b_write[:, None] * b_E[None, :]
+        tl.debug_barrier()  # the states are read by other threads than wrote them
+        for j in range(0, count):
+            at = bos + start + (count - 1 - j)
+            row = first + start + (count - 1 - j)
+            b_M = tl.load(p_work + (count - 1 - j) * (BK * BV))
+            # the token again
+            b_q = tl.load(p_q + at * s_q[1] + o_k * s_q[3], mask=m_k, other=0.0).to(ACC)
+            b_k = tl.load(p_k + at * s_k[1] + o_k * s_k[3], mask=m_k, other=0.0).to(ACC)
+            b_v = tl.load(p_v + at * s_v[1] + o_v * s_v[3], mask=m_v, other=0.0).to(ACC)
+            b_g = tl.load(p_g + at * s_g[1] + o_k * s_g[3], mask=m_k, other=0.0).to(ACC)
+            b_product = c_scale * b_q
+            b_exp = tl.exp(b_g)
+            b_write = b_k
+            b_value = b_v
+            b_query = tl.where(m_k, b_product, 0.0)
+            b_decay = tl.where(m_k, b_exp, 0.0)
+            b_D = b_decay[:, None] * b_M
+            b_E = b_value
+            # adjoint of the read-out
+            if dp_o is not None:
+                b_d_o = tl.load(dp_o + at * ds_o[1] + o_v * ds_o[3], mask=m_v, other=0.0).to(ACC)
+            else:
+                b_d_o = tl.full((BV,), 0.0, ACC)
+            b_dR = tl.where(m_v, b_d_o, 0.0)
+            # adjoint of the state's update
+            b_N += b_query[:, None] * b_dR[None, :]
+            b_dE = tl.sum(b_write[:, None] * b_N, 0)
+            b_G = b_N
+            # adjoint of the operands
+            b_d_write = tl.sum(b_N * b_E[None, :], 1)
+            b_d_value = b_dE
+            b_d_query = tl.sum(b_S * b_dR[None, :], 1)
+            b_d_decay = tl.sum(b_G * b_M, 1)
+            b_d = b_d_decay * b_exp
+            b_d_2 = b_d_query * c_scale
+            tl.store(dp_q + ((i_v * total + row) * HV + i_h) * K + o_k, b_d_2.to(dp_q.dtype.element_ty), mask=m_k)
+            tl.store(dp_k + ((i_v * total + row) * HV + i_h) * K + o_k, b_d_write.to(dp_k.dtype.element_ty), mask=m_k)
+            tl.store(dp_v + (row * HV + i_h) * V + o_v, b_d_value.to(dp_v.dtype.element_ty), mask=m_v)
+            tl.store(dp_g + ((i_v * total + row) * HV + i_h) * K + o_k, b_d.to(dp_g.dtype.element_ty), mask=m_k)
+            # on to the token before
+            b_N = b_decay[:, None] * b_G
+            b_S = b_M
+        tl.debug_barrier()
+    if dp_initial is not None:
+        tl.store(dp_initial + (i_n * HV + i_h) * (K * V) + o_s, b_N, mask=m_s)
+
+
+def _triton_recurrent_backward(
+    q,
+    k,
+    v,
+    g,
+    scale,
+    initial_state,
+    cu_seqlens,
+    _saved,
+    _d_o,
+    _d_final,
+):
+    """The gradient of every argument, then of the initial state; None for what is None."""
+    _B, _T = q.shape[:2]
+    _H, _HV = q.shape[2], v.shape[2]
+    _size_K = q.shape[3]
+    _size_V = v.shape[3]
+    _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    _wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+    _BK, _BV, _NV, _warps = _triton_tiles(_size_K, _size_V, 4096, whole=False)
+    _d_q = torch.empty((_NV, _B, _T, _HV, _size_K), dtype=_wide, device=q.device)
+    _d_k = torch.empty((_NV, _B, _T, _HV, _size_K), dtype=_wide, device=k.device)
+    _d_v = torch.empty((1, _B, _T, _HV, _size_V), dtype=v.dtype, device=v.device)
+    _d_g = torch.empty((_NV, _B, _T, _HV, _size_K), dtype=g.dtype if _NV == 1 else _wide, device=g.device)
+    _d_initial = None if initial_state is None else torch.empty(initial_state.shape, dtype=_wide, device=q.device)
+    if _N > 0 and _HV > 0:
+        _work = torch.empty(_NV * _HV * _N * 64 * _BK * _BV, dtype=_wide, device=q.device)
+        with torch.cuda.device_of(q):
+            _recurrent_backward_kernel[(_NV * _HV * _N,)](
+                q, q.stride(),
+                k, k.stride(),
+                v, v.stride(),
+                g, g.stride(),
+                _d_q,
+                _d_k,
+                _d_v,
+                _d_g,
+                _d_o,
+                _triton_strides(_d_o),
+                _saved,
+                _work,
+                _d_final,
+                _triton_strides(_d_final),
+                _d_initial,
+                cu_seqlens,
+                float(scale),
+                _T,
+                _B * _T,
+                _H,
+                _HV,
+                _size_K,
+                _size_V,
+                _BK,
+                _BV,
+                _NV,
+                tl.float64 if _wide == torch.float64 else tl.float32,
+                num_warps=_warps,
+            )
+    return (
+        _triton_sum_parts(_d_q, q, _H),
+        _triton_sum_parts(_d_k, k, _H),
+        _triton_sum_parts(_d_v, v, _HV),
+        _triton_sum_parts(_d_g, g, _HV),
+        None if _d_initial is None else _d_initial.to(initial_state.dtype),
+    )
+
+
 _NAMESPACE = "recgen_gla_7fbe63e84bbe"  # holds the digest: two versions of a spec can live in one process
 _ARGUMENT_COUNT = len(_ARGUMENTS)
 _OPTION_COUNT = len(_NUMBERS) + len(_FLAGS)
@@ -765,7 +1237,7 @@ def _recurrent_forward(*values: Any) -> tuple[torch.Tensor, ...]:
         if _on_triton(arguments):
             return _triton_recurrent_forward(*arguments, *options, initial_state, cu_seqlens, save)
         results = _torch_recurrent_forward(arguments, options, initial_state, cu_seqlens)
-        return (*results, results[-1].new_empty(0))
+        return (*results, results[-1].new_empty(0, *results[-1].shape[1:]))
 
 
 @torch.library.custom_op(f"{_NAMESPACE}::chunk_backward", mutates_args=(), schema="(Tensor q, Tensor k, Tensor v, Tensor g, float scale, Tensor? initial_state, Tensor? cu_seqlens, int chunk, Tensor states, Tensor? d_output_0, Tensor? d_final_state) -> (Tensor, Tensor, Tensor, Tensor, Tensor)")
@@ -803,27 +1275,33 @@ def _step(*values: Any) -> tuple[torch.Tensor, ...]:
         return _torch_step(arguments, options, state, state_indices)
 
 
-def _fake_forward(*values: Any) -> tuple[torch.Tensor, ...]:
-    arguments, _, (_, cu_seqlens, chunk, save) = _split(values)
-    sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
+def _fake_outputs(values: tuple[Any, ...]) -> tuple[_Sizes, int, list[torch.Tensor]]:
+    """Sizes, the number of sequences, and the outputs with the final state."""
+    arguments, _, (_, cu_seqlens, _, _) = _split(values)
+    sizes = _sizes(arguments)
     outputs = _empty_outputs(arguments, sizes)
     rows = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
-    final_state = outputs[0].new_empty(rows, sizes.heads, sizes.keys, sizes.values, dtype=dtype)
-    return (*outputs, final_state, _fake_states(sizes, cu_seqlens, chunk, save, final_state))
+    shape = (rows, sizes.heads, sizes.keys, sizes.values)
+    return sizes, rows, [*outputs, outputs[0].new_empty(shape, dtype=_computing_dtype(arguments))]
 
 
-def _fake_states(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int, save: bool, like: torch.Tensor) -> torch.Tensor:
+def _fake_chunk_forward(*values: Any) -> tuple[torch.Tensor, ...]:
+    sizes, _, outputs = _fake_outputs(values)
+    cu_seqlens, chunk, save = values[-3:]
     shape = (_saved_chunks(sizes, cu_seqlens, chunk), sizes.batch * sizes.heads, sizes.keys, sizes.values)
-    return like.new_empty(shape if save else (0,))
+    return (*outputs, outputs[-1].new_empty(shape if save else (0,)))
+
+
+def _fake_recurrent_forward(*values: Any) -> tuple[torch.Tensor, ...]:
+    sizes, rows, outputs = _fake_outputs(values)
+    saved = sizes.batch * sizes.tokens // 64 + rows if values[-1] and _on_triton(values[:_ARGUMENT_COUNT]) else 0
+    return (*outputs, outputs[-1].new_empty(saved, sizes.heads, sizes.keys, sizes.values))
 
 
 def _fake_backward(*values: Any) -> tuple[torch.Tensor, ...]:
-    arguments, _, (initial_state, cu_seqlens, _, states, *_gradients) = _split(values)
-    sizes = _sizes(arguments)
-    rows = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
-    dtype = _computing_dtype(arguments) if initial_state is None else initial_state.dtype
-    d_initial = states.new_empty(rows, sizes.heads, sizes.keys, sizes.values, dtype=dtype)
-    return (*_present(tuple(None if x is None else torch.empty_like(x, memory_format=torch.contiguous_format) for x in arguments), states), d_initial)
+    arguments, _, (initial_state, _, _, states, *_) = _split(values)
+    found = [None if x is None else torch.empty_like(x, memory_format=torch.contiguous_format) for x in (*arguments, initial_state)]
+    return _present(tuple(found), states)
 
 
 def _fake_step(*values: Any) -> tuple[torch.Tensor, ...]:
@@ -855,8 +1333,8 @@ def _no_double_backward(ctx: Any, *gradients: Any) -> Any:
     raise RuntimeError("gla: the gradient of a gradient is not implemented; naive_recurrent_gla has one")
 
 
-_chunk_forward.register_fake(_fake_forward)
-_recurrent_forward.register_fake(_fake_forward)
+_chunk_forward.register_fake(_fake_chunk_forward)
+_recurrent_forward.register_fake(_fake_recurrent_forward)
 _chunk_backward.register_fake(_fake_backward)
 _recurrent_backward.register_fake(_fake_backward)
 _step.register_fake(_fake_step)

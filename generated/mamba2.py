@@ -622,7 +622,7 @@ def _torch_chunk_backward(
     d_outputs: tuple[torch.Tensor | None, ...],
     d_final_state: torch.Tensor | None,
 ) -> tuple[torch.Tensor | None, ...]:
-    """Gradients of all arguments, then of the initial state [N, HV, K, V] in its dtype."""
+    """Gradients of all arguments, then of the initial state [N, HV, K, V], each in its dtype; None for what is None."""
     if not states.numel():
         states = _torch_chunk_forward(arguments, options, initial_state, cu_seqlens, chunk, True)[-1]
     sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
@@ -632,7 +632,7 @@ def _torch_chunk_backward(
     ]
     like = next(x for x in arguments if x is not None)
     rows_of_state = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
-    d_initial = like.new_empty(rows_of_state, sizes.heads, sizes.keys, sizes.values, dtype=dtype if initial_state is None else initial_state.dtype)
+    d_initial = like.new_empty(rows_of_state, sizes.heads, sizes.keys, sizes.values, dtype=dtype)
     row = 0
     for rows, slots, first, last in _sequences(cu_seqlens, sizes):
         d_state = _incoming(d_final_state, slots, sizes, like, dtype)
@@ -645,9 +645,9 @@ def _torch_chunk_backward(
             stretch = (rows, start, _part(sizes, stop - start, chunk))
             d_state = _stretch_backward(arguments, options, stretch, chunk, states[begin:at], d_state, d_outputs, gradients)
             at = begin
-        d_initial[slots] = d_state.unflatten(0, (-1, sizes.heads)).to(d_initial.dtype)
+        d_initial[slots] = d_state.unflatten(0, (-1, sizes.heads))
     results = [None if g is None or x is None else g.to(x.dtype) for g, x in zip(gradients, arguments, strict=True)]
-    return (*results, d_initial)
+    return (*results, None if initial_state is None else d_initial.to(initial_state.dtype))
 
 
 def _stretch_backward(
@@ -784,6 +784,664 @@ def _column(info: _Argument, x: torch.Tensor | None, rows: slice, t: int, sizes:
     return x.unsqueeze(-1) if info.axes else x[..., None, None]
 
 
+@_jit
+def _tl_sigmoid(x):
+    """1 / (1 + exp(-x)), without an exponential that overflows."""
+    z = tl.exp(-tl.abs(x))
+    return tl.where(x < 0.0, z, 1.0) / (1.0 + z)
+
+
+@_jit
+def _tl_log1p(x):
+    """log(1 + x), right to the last digits of a small x: the rounding error of 1 + x cancels (Goldberg 1991, theorem 4)."""
+    u = 1.0 + x
+    return tl.where(u == 1.0, x, tl.log(u) * (x / tl.where(u == 1.0, 1.0, u - 1.0)))
+
+
+@_jit
+def _tl_minimum(x, y):
+    """The smaller of the two; NaN where either is."""
+    return tl.minimum(x, y, propagate_nan=tl.PropagateNan.ALL)
+
+
+@_jit
+def _tl_maximum(x, y):
+    """The larger of the two; NaN where either is."""
+    return tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)
+
+
+@_jit
+def _tl_softplus(x):
+    """log(1 + exp(x)), finite and exact at both ends."""
+    return tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL) + _tl_log1p(tl.exp(-tl.abs(x)))
+
+
+def _triton_kernel(*unspecialized):
+    """Compiles a kernel, once for all values of the arguments `unspecialized`."""
+    return (lambda kernel: kernel) if triton is None else triton.jit(do_not_specialize=list(unspecialized))
+
+
+def _triton_tiles(keys, values, entries, whole):
+    """Key block, value block, number of value blocks, and warps, for about `entries` entries of the state a program."""
+    key_block, value_block = triton.next_power_of_2(keys), triton.next_power_of_2(values)
+    if not whole:
+        value_block = min(value_block, max(entries // key_block, 8))
+    return key_block, value_block, triton.cdiv(values, value_block), min(max(key_block * value_block // 1024, 1), 16)
+
+
+def _triton_strides(tensor):
+    """Its strides; None for None."""
+    return None if tensor is None else tensor.stride()
+
+
+def _triton_sum_parts(parts, like, heads):
+    """Gradients [blocks, B, T, value heads, ...] added up over the value blocks and the value heads that share a head of `like`."""
+    total = parts.sum(0) if parts.shape[0] > 1 else parts[0]
+    if total.shape[2] != heads:
+        total = total.unflatten(2, (heads, -1)).sum(3)
+    return total.to(like.dtype)
+
+
+@_triton_kernel("T", "s_dt", "s_A", "s_D", "s_dt_bias", "n_dt_min", "n_dt_max")
+def _recurrent_forward_kernel(
+    p_x, s_x,
+    p_dt, s_dt,
+    p_A, s_A,
+    p_B, s_B,
+    p_C, s_C,
+    p_D, s_D,
+    p_dt_bias, s_dt_bias,
+    p_y,
+    p_initial,
+    s_initial,
+    p_final,
+    p_saved,
+    p_bounds,
+    n_dt_min: tl.float64,
+    n_dt_max: tl.float64,
+    T,
+    opt_dt_softplus: tl.constexpr,
+    H: tl.constexpr,
+    HV: tl.constexpr,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    BK: tl.constexpr,
+    BV: tl.constexpr,
+    NV: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """One sequence, value head and value block, token by token, the state [BK, BV] in registers.
+
+    S[t] = exp(min(step * A, 0)) * S[t-1] + step * x @ B^T
+    y    = S[t] @ C + D * x
+    """
+    i_v = (tl.program_id(0) % NV).to(tl.int64)  # value block
+    i_h = (tl.program_id(0) // NV % HV).to(tl.int64)  # value head
+    i_g = i_h // (HV // H)  # key head
+    i_n = (tl.program_id(0) // (NV * HV)).to(tl.int64)  # sequence
+    o_k = tl.arange(0, BK).to(tl.int64)
+    o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
+    m_k = o_k < K
+    m_v = o_v < V
+    m_s = m_k[:, None] & m_v[None, :]
+    if p_bounds is not None:
+        i_b = 0
+        bos = tl.load(p_bounds + i_n).to(tl.int64)
+        length = (tl.load(p_bounds + i_n + 1) - bos).to(tl.int32)
+    else:
+        i_b = i_n
+        bos = tl.full((), 0, tl.int64)
+        length = T
+    first = i_b * T + bos  # the sequence's first token among all
+    slot = first // 64 + i_n  # its first checkpoint
+    p_x += i_b * s_x[0] + i_h * s_x[2]
+    p_dt += i_b * s_dt[0] + i_h * s_dt[2]
+    p_A += i_h * s_A[0]
+    p_B += i_b * s_B[0] + i_g * s_B[2]
+    p_C += i_b * s_C[0] + i_g * s_C[2]
+    p_D += i_h * s_D[0]
+    p_dt_bias += i_h * s_dt_bias[0]
+    c_dt_min = tl.full((), n_dt_min, ACC)
+    c_dt_max = tl.full((), n_dt_max, ACC)
+    b_A = tl.load(p_A).to(ACC)
+    b_D_in = tl.load(p_D).to(ACC)
+    b_dt_bias = tl.load(p_dt_bias).to(ACC)
+    o_s = o_k[:, None] * V + o_v[None, :]
+    if p_initial is not None:
+        p_initial += i_n * s_initial[0] + i_h * s_initial[1]
+        b_S = tl.load(p_initial + o_k[:, None] * s_initial[2] + o_v[None, :] * s_initial[3], mask=m_s, other=0.0).to(ACC)
+    else:
+        b_S = tl.zeros((BK, BV), ACC)
+    for t in range(0, length):
+        at = bos + t
+        row = (first + t) * HV + i_h
+        if p_saved is not None:
+            if t % 64 == 0:
+                tl.store(p_saved + ((slot + t // 64) * HV + i_h) * (K * V) + o_s, b_S, mask=m_s)
+        b_x = tl.load(p_x + at * s_x[1] + o_v * s_x[3], mask=m_v, other=0.0).to(ACC)
+        b_dt = tl.load(p_dt + at * s_dt[1]).to(ACC)
+        b_B = tl.load(p_B + at * s_B[1] + o_k * s_B[3], mask=m_k, other=0.0).to(ACC)
+        b_C = tl.load(p_C + at * s_C[1] + o_k * s_C[3], mask=m_k, other=0.0).to(ACC)
+        if opt_dt_softplus:
+            b_total = b_dt + b_dt_bias
+            b_raw = _tl_softplus(b_total)
+        else:
+            b_raw = b_dt + b_dt_bias
+        b_max = _tl_maximum(b_raw, c_dt_min)
+        b_step = _tl_minimum(b_max, c_dt_max)
+        b_step_spread = tl.broadcast_to(b_step, (BV,))
+        b_product = b_step_spread * b_x
+        b_product_2 = b_step * b_A
+        b_min = _tl_minimum(b_product_2, 0.0)
+        b_exp = tl.exp(b_min)
+        b_write = b_B
+        b_value = tl.where(m_v, b_product, 0.0)
+        b_query = b_C
+        b_decay = b_exp
+        b_M = b_S
+        b_D = b_decay * b_M
+        b_E = b_value
+        b_S = b_D + b_write[:, None] * b_E[None, :]
+        b_R = tl.sum(b_query[:, None] * b_S, 0)
+        b_D_in_tokens_spread = tl.broadcast_to(b_D_in, (BV,))
+        b_product_3 = b_D_in_tokens_spread * b_x
+        b_total_2 = b_R + b_product_3
+        tl.store(p_y + row * V + o_v, b_total_2.to(p_y.dtype.element_ty), mask=m_v)
+    tl.store(p_final + (i_n * HV + i_h) * (K * V) + o_s, b_S, mask=m_s)
+
+
+def _triton_recurrent_forward(
+    x,
+    dt,
+    A,
+    B,
+    C,
+    D,
+    dt_bias,
+    dt_min,
+    dt_max,
+    dt_softplus,
+    initial_state,
+    cu_seqlens,
+    _save,
+):
+    """The outputs, the final state, and the state before every 64th token where `_save`."""
+    _B, _T = x.shape[:2]
+    _H, _HV = B.shape[2], x.shape[2]
+    _size_P = x.shape[3]
+    _size_N = B.shape[3]
+    _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    _wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    _BK, _BV, _NV, _warps = _triton_tiles(_size_N, _size_P, 1024, whole=False)
+    y = torch.empty((_B, _T, _HV, _size_P), dtype=x.dtype, device=x.device)
+    _state = (_HV, _size_N, _size_P)
+    _final = torch.empty((_N, *_state), dtype=_wide, device=x.device)
+    _saved = torch.empty((_B * _T // 64 + _N if _save else 0, *_state), dtype=_wide, device=x.device)
+    if _N == 0 or _HV == 0:
+        return y, _final, _saved
+    with torch.cuda.device_of(x):
+        _recurrent_forward_kernel[(_NV * _HV * _N,)](
+            x, x.stride(),
+            dt, dt.stride(),
+            A, A.stride(),
+            B, B.stride(),
+            C, C.stride(),
+            D, D.stride(),
+            dt_bias, dt_bias.stride(),
+            y,
+            initial_state,
+            _triton_strides(initial_state),
+            _final,
+            _saved if _save else None,
+            cu_seqlens,
+            float(dt_min),
+            float(dt_max),
+            _T,
+            dt_softplus,
+            _H,
+            _HV,
+            _size_N,
+            _size_P,
+            _BK,
+            _BV,
+            _NV,
+            tl.float64 if _wide == torch.float64 else tl.float32,
+            num_warps=_warps,
+        )
+    return y, _final, _saved
+
+
+@_triton_kernel("s_dt", "s_A", "s_D", "s_dt_bias", "n_dt_min", "n_dt_max")
+def _step_kernel(
+    p_x, s_x,
+    p_dt, s_dt,
+    p_A, s_A,
+    p_B, s_B,
+    p_C, s_C,
+    p_D, s_D,
+    p_dt_bias, s_dt_bias,
+    p_y,
+    p_state,
+    s_state,
+    p_indices,
+    n_dt_min: tl.float64,
+    n_dt_max: tl.float64,
+    opt_dt_softplus: tl.constexpr,
+    H: tl.constexpr,
+    HV: tl.constexpr,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    BK: tl.constexpr,
+    BV: tl.constexpr,
+    NV: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """One token of one sequence, value head and value block; the state is updated in place.
+
+    S[t] = exp(min(step * A, 0)) * S[t-1] + step * x @ B^T
+    y    = S[t] @ C + D * x
+    """
+    i_v = (tl.program_id(0) % NV).to(tl.int64)  # value block
+    i_h = (tl.program_id(0) // NV % HV).to(tl.int64)  # value head
+    i_g = i_h // (HV // H)  # key head
+    i_n = (tl.program_id(0) // (NV * HV)).to(tl.int64)  # sequence
+    o_k = tl.arange(0, BK).to(tl.int64)
+    o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
+    m_k = o_k < K
+    m_v = o_v < V
+    m_s = m_k[:, None] & m_v[None, :]
+    p_x += i_n * s_x[0] + i_h * s_x[1]
+    p_dt += i_n * s_dt[0] + i_h * s_dt[1]
+    p_A += i_h * s_A[0]
+    p_B += i_n * s_B[0] + i_g * s_B[1]
+    p_C += i_n * s_C[0] + i_g * s_C[1]
+    p_D += i_h * s_D[0]
+    p_dt_bias += i_h * s_dt_bias[0]
+    c_dt_min = tl.full((), n_dt_min, ACC)
+    c_dt_max = tl.full((), n_dt_max, ACC)
+    b_A = tl.load(p_A).to(ACC)
+    b_D_in = tl.load(p_D).to(ACC)
+    b_dt_bias = tl.load(p_dt_bias).to(ACC)
+    row = i_n * HV + i_h
+    if p_indices is not None:
+        slot = tl.load(p_indices + i_n).to(tl.int64)
+    else:
+        slot = i_n
+    here = slot >= 0  # a negative slot: nothing is read or written, the outputs are 0
+    p_state += slot * s_state[0] + i_h * s_state[1]
+    o_s = o_k[:, None] * s_state[2] + o_v[None, :] * s_state[3]
+    b_M = tl.load(p_state + o_s, mask=m_s & here, other=0.0).to(ACC)
+    b_x = tl.load(p_x + o_v * s_x[2], mask=m_v, other=0.0).to(ACC)
+    b_dt = tl.load(p_dt).to(ACC)
+    b_B = tl.load(p_B + o_k * s_B[2], mask=m_k, other=0.0).to(ACC)
+    b_C = tl.load(p_C + o_k * s_C[2], mask=m_k, other=0.0).to(ACC)
+    if opt_dt_softplus:
+        b_total = b_dt + b_dt_bias
+        b_raw = _tl_softplus(b_total)
+    else:
+        b_raw = b_dt + b_dt_bias
+    b_max = _tl_maximum(b_raw, c_dt_min)
+    b_step = _tl_minimum(b_max, c_dt_max)
+    b_step_spread = tl.broadcast_to(b_step, (BV,))
+    b_product = b_step_spread * b_x
+    b_product_2 = b_step * b_A
+    b_min = _tl_minimum(b_product_2, 0.0)
+    b_exp = tl.exp(b_min)
+    b_write = b_B
+    b_value = tl.where(m_v, b_product, 0.0)
+    b_query = b_C
+    b_decay = b_exp
+    b_D = b_decay * b_M
+    b_E = b_value
+    b_S = b_D + b_write[:, None] * b_E[None, :]
+    tl.store(p_state + o_s, b_S.to(p_state.dtype.element_ty), mask=m_s & here)
+    b_R = tl.sum(b_query[:, None] * b_S, 0)
+    b_D_in_tokens_spread = tl.broadcast_to(b_D_in, (BV,))
+    b_product_3 = b_D_in_tokens_spread * b_x
+    b_total_2 = b_R + b_product_3
+    tl.store(p_y + row * V + o_v, tl.where(here, b_total_2, 0.0).to(p_y.dtype.element_ty), mask=m_v)
+
+
+def _triton_step(
+    x,
+    dt,
+    A,
+    B,
+    C,
+    D,
+    dt_bias,
+    dt_min,
+    dt_max,
+    dt_softplus,
+    state,
+    state_indices,
+):
+    """The outputs of one token; `state` [slots, HV, K, V] is updated in place."""
+    _B = x.shape[0]
+    _H, _HV = B.shape[1], x.shape[1]
+    _size_P = x.shape[2]
+    _size_N = B.shape[2]
+    _wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    _BK, _BV, _NV, _warps = _triton_tiles(_size_N, _size_P, 4096, whole=False)
+    y = torch.empty((_B, _HV, _size_P), dtype=x.dtype, device=x.device)
+    if _B > 0 and _HV > 0:
+        with torch.cuda.device_of(x):
+            _step_kernel[(_NV * _HV * _B,)](
+                x, x.stride(),
+                dt, dt.stride(),
+                A, A.stride(),
+                B, B.stride(),
+                C, C.stride(),
+                D, D.stride(),
+                dt_bias, dt_bias.stride(),
+                y,
+                state,
+                state.stride(),
+                state_indices,
+                float(dt_min),
+                float(dt_max),
+                dt_softplus,
+                _H,
+                _HV,
+                _size_N,
+                _size_P,
+                _BK,
+                _BV,
+                _NV,
+                tl.float64 if _wide == torch.float64 else tl.float32,
+                num_warps=_warps,
+            )
+    return (y,)
+
+
+@_triton_kernel("T", "total", "s_dt", "s_A", "s_D", "s_dt_bias", "n_dt_min", "n_dt_max")
+def _recurrent_backward_kernel(
+    p_x, s_x,
+    p_dt, s_dt,
+    p_A, s_A,
+    p_B, s_B,
+    p_C, s_C,
+    p_D, s_D,
+    p_dt_bias, s_dt_bias,
+    dp_x,
+    dp_dt,
+    dp_A,
+    dp_B,
+    dp_C,
+    dp_D,
+    dp_dt_bias,
+    dp_y,
+    ds_y,
+    p_saved,
+    p_work,
+    dp_final,
+    ds_final,
+    dp_initial,
+    p_bounds,
+    n_dt_min: tl.float64,
+    n_dt_max: tl.float64,
+    T,
+    total,
+    opt_dt_softplus: tl.constexpr,
+    H: tl.constexpr,
+    HV: tl.constexpr,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    BK: tl.constexpr,
+    BV: tl.constexpr,
+    NV: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """One sequence, value head and value block, from the last token to the first.
+
+    N is the gradient of the state, G that of the decayed state D. The states before the 64 tokens of a segment are recomputed from the
+    segment's checkpoint into `p_work`. Gradients of scalars and key vectors are partial sums over the value block.
+    """
+    i_v = (tl.program_id(0) % NV).to(tl.int64)  # value block
+    i_h = (tl.program_id(0) // NV % HV).to(tl.int64)  # value head
+    i_g = i_h // (HV // H)  # key head
+    i_n = (tl.program_id(0) // (NV * HV)).to(tl.int64)  # sequence
+    o_k = tl.arange(0, BK).to(tl.int64)
+    o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
+    m_k = o_k < K
+    m_v = o_v < V
+    m_s = m_k[:, None] & m_v[None, :]
+    if p_bounds is not None:
+        i_b = 0
+        bos = tl.load(p_bounds + i_n).to(tl.int64)
+        length = (tl.load(p_bounds + i_n + 1) - bos).to(tl.int32)
+    else:
+        i_b = i_n
+        bos = tl.full((), 0, tl.int64)
+        length = T
+    first = i_b * T + bos  # the sequence's first token among all
+    slot = first // 64 + i_n  # its first checkpoint
+    p_x += i_b * s_x[0] + i_h * s_x[2]
+    p_dt += i_b * s_dt[0] + i_h * s_dt[2]
+    p_A += i_h * s_A[0]
+    p_B += i_b * s_B[0] + i_g * s_B[2]
+    p_C += i_b * s_C[0] + i_g * s_C[2]
+    p_D += i_h * s_D[0]
+    p_dt_bias += i_h * s_dt_bias[0]
+    if dp_y is not None:
+        dp_y += i_b * ds_y[0] + i_h * ds_y[2]
+    c_dt_min = tl.full((), n_dt_min, ACC)
+    c_dt_max = tl.full((), n_dt_max, ACC)
+    b_A = tl.load(p_A).to(ACC)
+    b_D_in = tl.load(p_D).to(ACC)
+    b_dt_bias = tl.load(p_dt_bias).to(ACC)
+    sum_A = tl.full((), 0.0, ACC)
+    sum_D = tl.full((), 0.0, ACC)
+    sum_dt_bias = tl.full((), 0.0, ACC)
+    o_s = o_k[:, None] * V + o_v[None, :]
+    p_work += tl.program_id(0).to(tl.int64) * (64 * BK * BV) + tl.arange(0, BK)[:, None] * BV + tl.arange(0, BV)[None, :]
+    if dp_final is not None:
+        dp_final += i_n * ds_final[0] + i_h * ds_final[1]
+        b_N = tl.load(dp_final + o_k[:, None] * ds_final[2] + o_v[None, :] * ds_final[3], mask=m_s, other=0.0).to(ACC)
+    else:
+        b_N = tl.zeros((BK, BV), ACC)
+    segments = (length + 63) // 64
+    for i_s in range(0, segments):
+        start = (segments - 1 - i_s) * 64
+        count = tl.minimum(length - start, 64)
+        b_S = tl.load(p_saved + ((slot + start // 64) * HV + i_h) * (K * V) + o_s, mask=m_s, other=0.0)
+        for j in range(0, count):
+            at = bos + start + j
+            tl.store(p_work + j * (BK * BV), b_S)
+            b_x = tl.load(p_x + at * s_x[1] + o_v * s_x[3], mask=m_v, other=0.0).to(ACC)
+            b_dt = tl.load(p_dt + at * s_dt[1]).to(ACC)
+            b_B = tl.load(p_B + at * s_B[1] + o_k * s_B[3], mask=m_k, other=0.0).to(ACC)
+            b_C = tl.load(p_C + at * s_C[1] + o_k * s_C[3], mask=m_k, other=0.0).to(ACC)
+            if opt_dt_softplus:
+                b_total = b_dt + b_dt_bias
+                b_raw = _tl_softplus(b_total)
+            else:
+                b_raw = b_dt + b_dt_bias
+            b_max = _tl_maximum(b_raw, c_dt_min)
+            b_step = _tl_minimum(b_max, c_dt_max)
+            b_step_spread = tl.broadcast_to(b_step, (BV,))
+            b_product = b_step_spread * b_x
+            b_product_2 = b_step * b_A
+            b_min = _tl_minimum(b_product_2, 0.0)
+            b_exp = tl.exp(b_min)
+            b_write = b_B
+            b_value = tl.where(m_v, b_product, 0.0)
+            b_query = b_C
+            b_decay = b_exp
+            b_M = b_S
+            b_D = b_decay * b_M
+            b_E = b_value
+            b_S = b_D + b_write[:, None] * b_E[None, :]
+        tl.debug_barrier()  # the states are read by other threads than wrote them
+        for j in range(0, count):
+            at = bos + start + (count - 1 - j)
+            row = first + start + (count - 1 - j)
+            b_M = tl.load(p_work + (count - 1 - j) * (BK * BV))
+            # the token again
+            b_x = tl.load(p_x + at * s_x[1] + o_v * s_x[3], mask=m_v, other=0.0).to(ACC)
+            b_dt = tl.load(p_dt + at * s_dt[1]).to(ACC)
+            b_B = tl.load(p_B + at * s_B[1] + o_k * s_B[3], mask=m_k, other=0.0).to(ACC)
+            b_C = tl.load(p_C + at * s_C[1] + o_k * s_C[3], mask=m_k, other=0.0).to(ACC)
+            if opt_dt_softplus:
+                b_total = b_dt + b_dt_bias
+                b_raw = _tl_softplus(b_total)
+            else:
+                b_raw = b_dt + b_dt_bias
+            b_max = _tl_maximum(b_raw, c_dt_min)
+            b_step = _tl_minimum(b_max, c_dt_max)
+            b_step_spread = tl.broadcast_to(b_step, (BV,))
+            b_product = b_step_spread * b_x
+            b_product_2 = b_step * b_A
+            b_min = _tl_minimum(b_product_2, 0.0)
+            b_exp = tl.exp(b_min)
+            b_write = b_B
+            b_value = tl.where(m_v, b_product, 0.0)
+            b_query = b_C
+            b_decay = b_exp
+            b_D = b_decay * b_M
+            b_E = b_value
+            # adjoint of the read-out
+            if dp_y is not None:
+                b_d_y = tl.load(dp_y + at * ds_y[1] + o_v * ds_y[3], mask=m_v, other=0.0).to(ACC)
+            else:
+                b_d_y = tl.full((BV,), 0.0, ACC)
+            b_D_in_tokens_spread = tl.broadcast_to(b_D_in, (BV,))
+            b_d = b_d_y * b_x
+            b_d_2 = b_d_y * b_D_in_tokens_spread
+            b_d_3 = tl.sum(tl.where(m_v, b_d, 0.0), 0)
+            b_dR = tl.where(m_v, b_d_y, 0.0)
+            # adjoint of the state's update
+            b_N += b_query[:, None] * b_dR[None, :]
+            b_dE = tl.sum(b_write[:, None] * b_N, 0)
+            b_G = b_N
+            # adjoint of the operands
+            b_d_write = tl.sum(b_N * b_E[None, :], 1)
+            b_d_value = b_dE
+            b_d_query = tl.sum(b_S * b_dR[None, :], 1)
+            b_d_decay = tl.sum(tl.sum(b_G * b_M, 1), 0)
+            b_d_5 = b_d_decay * b_exp
+            b_d_6 = tl.where(b_product_2 <= 0.0, b_d_5, 0.0)
+            b_d_7 = b_d_6 * b_A
+            b_d_8 = b_d_6 * b_step
+            b_d_10 = b_d_value * b_x
+            b_d_11 = b_d_value * b_step_spread
+            b_d_12 = tl.sum(tl.where(m_v, b_d_10, 0.0), 0)
+            b_d_step = b_d_7 + b_d_12
+            b_d_13 = tl.where(b_max <= c_dt_max, b_d_step, 0.0)
+            b_d_14 = tl.where(tl.full((), c_dt_min, ACC) <= b_raw, b_d_13, 0.0)
+            if opt_dt_softplus:
+                b_total = b_dt + b_dt_bias
+                b_d_15 = _tl_sigmoid(b_total)
+                b_d_16 = b_d_14 * b_d_15
+                b_d_dt = b_d_16
+                b_d_dt_bias = b_d_16
+            else:
+                b_d_dt = b_d_14
+                b_d_dt_bias = b_d_14
+            tl.store(dp_x + (row * HV + i_h) * V + o_v, (b_d_11 + b_d_2).to(dp_x.dtype.element_ty), mask=m_v)
+            tl.store(dp_dt + ((i_v * total + row) * HV + i_h), b_d_dt.to(dp_dt.dtype.element_ty))
+            sum_A += b_d_8
+            tl.store(dp_B + ((i_v * total + row) * HV + i_h) * K + o_k, b_d_write.to(dp_B.dtype.element_ty), mask=m_k)
+            tl.store(dp_C + ((i_v * total + row) * HV + i_h) * K + o_k, b_d_query.to(dp_C.dtype.element_ty), mask=m_k)
+            sum_D += b_d_3
+            sum_dt_bias += b_d_dt_bias
+            # on to the token before
+            b_N = b_decay * b_G
+            b_S = b_M
+        tl.debug_barrier()
+    if dp_initial is not None:
+        tl.store(dp_initial + (i_n * HV + i_h) * (K * V) + o_s, b_N, mask=m_s)
+    tl.store(dp_A + ((i_n * NV + i_v) * HV + i_h), sum_A)
+    tl.store(dp_D + ((i_n * NV + i_v) * HV + i_h), sum_D)
+    tl.store(dp_dt_bias + ((i_n * NV + i_v) * HV + i_h), sum_dt_bias)
+
+
+def _triton_recurrent_backward(
+    x,
+    dt,
+    A,
+    B,
+    C,
+    D,
+    dt_bias,
+    dt_min,
+    dt_max,
+    dt_softplus,
+    initial_state,
+    cu_seqlens,
+    _saved,
+    _d_y,
+    _d_final,
+):
+    """The gradient of every argument, then of the initial state; None for what is None."""
+    _B, _T = x.shape[:2]
+    _H, _HV = B.shape[2], x.shape[2]
+    _size_P = x.shape[3]
+    _size_N = B.shape[3]
+    _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    _wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    _BK, _BV, _NV, _warps = _triton_tiles(_size_N, _size_P, 4096, whole=False)
+    _d_x = torch.empty((1, _B, _T, _HV, _size_P), dtype=x.dtype, device=x.device)
+    _d_dt = torch.empty((_NV, _B, _T, _HV), dtype=dt.dtype if _NV == 1 else _wide, device=dt.device)
+    _d_A = torch.empty((_N * _NV, _HV), dtype=_wide, device=A.device)
+    _d_B = torch.empty((_NV, _B, _T, _HV, _size_N), dtype=_wide, device=B.device)
+    _d_C = torch.empty((_NV, _B, _T, _HV, _size_N), dtype=_wide, device=C.device)
+    _d_D = torch.empty((_N * _NV, _HV), dtype=_wide, device=D.device)
+    _d_dt_bias = torch.empty((_N * _NV, _HV), dtype=_wide, device=dt_bias.device)
+    _d_initial = None if initial_state is None else torch.empty(initial_state.shape, dtype=_wide, device=x.device)
+    if _N > 0 and _HV > 0:
+        _work = torch.empty(_NV * _HV * _N * 64 * _BK * _BV, dtype=_wide, device=x.device)
+        with torch.cuda.device_of(x):
+            _recurrent_backward_kernel[(_NV * _HV * _N,)](
+                x, x.stride(),
+                dt, dt.stride(),
+                A, A.stride(),
+                B, B.stride(),
+                C, C.stride(),
+                D, D.stride(),
+                dt_bias, dt_bias.stride(),
+                _d_x,
+                _d_dt,
+                _d_A,
+                _d_B,
+                _d_C,
+                _d_D,
+                _d_dt_bias,
+                _d_y,
+                _triton_strides(_d_y),
+                _saved,
+                _work,
+                _d_final,
+                _triton_strides(_d_final),
+                _d_initial,
+                cu_seqlens,
+                float(dt_min),
+                float(dt_max),
+                _T,
+                _B * _T,
+                dt_softplus,
+                _H,
+                _HV,
+                _size_N,
+                _size_P,
+                _BK,
+                _BV,
+                _NV,
+                tl.float64 if _wide == torch.float64 else tl.float32,
+                num_warps=_warps,
+            )
+    return (
+        _triton_sum_parts(_d_x, x, _HV),
+        _triton_sum_parts(_d_dt, dt, _HV),
+        _d_A.sum(0).to(A.dtype),
+        _triton_sum_parts(_d_B, B, _H),
+        _triton_sum_parts(_d_C, C, _H),
+        _d_D.sum(0).to(D.dtype),
+        _d_dt_bias.sum(0).to(dt_bias.dtype),
+        None if _d_initial is None else _d_initial.to(initial_state.dtype),
+    )
+
+
 _NAMESPACE = "recgen_mamba2_453580059082"  # holds the digest: two versions of a spec can live in one process
 _ARGUMENT_COUNT = len(_ARGUMENTS)
 _OPTION_COUNT = len(_NUMBERS) + len(_FLAGS)
@@ -825,7 +1483,7 @@ def _recurrent_forward(*values: Any) -> tuple[torch.Tensor, ...]:
         if _on_triton(arguments):
             return _triton_recurrent_forward(*arguments, *options, initial_state, cu_seqlens, save)
         results = _torch_recurrent_forward(arguments, options, initial_state, cu_seqlens)
-        return (*results, results[-1].new_empty(0))
+        return (*results, results[-1].new_empty(0, *results[-1].shape[1:]))
 
 
 @torch.library.custom_op(f"{_NAMESPACE}::chunk_backward", mutates_args=(), schema="(Tensor x, Tensor dt, Tensor A, Tensor B, Tensor C, Tensor D, Tensor dt_bias, float dt_min, float dt_max, bool dt_softplus, Tensor? initial_state, Tensor? cu_seqlens, int chunk, Tensor states, Tensor? d_output_0, Tensor? d_final_state) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
@@ -863,27 +1521,33 @@ def _step(*values: Any) -> tuple[torch.Tensor, ...]:
         return _torch_step(arguments, options, state, state_indices)
 
 
-def _fake_forward(*values: Any) -> tuple[torch.Tensor, ...]:
-    arguments, _, (_, cu_seqlens, chunk, save) = _split(values)
-    sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
+def _fake_outputs(values: tuple[Any, ...]) -> tuple[_Sizes, int, list[torch.Tensor]]:
+    """Sizes, the number of sequences, and the outputs with the final state."""
+    arguments, _, (_, cu_seqlens, _, _) = _split(values)
+    sizes = _sizes(arguments)
     outputs = _empty_outputs(arguments, sizes)
     rows = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
-    final_state = outputs[0].new_empty(rows, sizes.heads, sizes.keys, sizes.values, dtype=dtype)
-    return (*outputs, final_state, _fake_states(sizes, cu_seqlens, chunk, save, final_state))
+    shape = (rows, sizes.heads, sizes.keys, sizes.values)
+    return sizes, rows, [*outputs, outputs[0].new_empty(shape, dtype=_computing_dtype(arguments))]
 
 
-def _fake_states(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int, save: bool, like: torch.Tensor) -> torch.Tensor:
+def _fake_chunk_forward(*values: Any) -> tuple[torch.Tensor, ...]:
+    sizes, _, outputs = _fake_outputs(values)
+    cu_seqlens, chunk, save = values[-3:]
     shape = (_saved_chunks(sizes, cu_seqlens, chunk), sizes.batch * sizes.heads, sizes.keys, sizes.values)
-    return like.new_empty(shape if save else (0,))
+    return (*outputs, outputs[-1].new_empty(shape if save else (0,)))
+
+
+def _fake_recurrent_forward(*values: Any) -> tuple[torch.Tensor, ...]:
+    sizes, rows, outputs = _fake_outputs(values)
+    saved = sizes.batch * sizes.tokens // 64 + rows if values[-1] and _on_triton(values[:_ARGUMENT_COUNT]) else 0
+    return (*outputs, outputs[-1].new_empty(saved, sizes.heads, sizes.keys, sizes.values))
 
 
 def _fake_backward(*values: Any) -> tuple[torch.Tensor, ...]:
-    arguments, _, (initial_state, cu_seqlens, _, states, *_gradients) = _split(values)
-    sizes = _sizes(arguments)
-    rows = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
-    dtype = _computing_dtype(arguments) if initial_state is None else initial_state.dtype
-    d_initial = states.new_empty(rows, sizes.heads, sizes.keys, sizes.values, dtype=dtype)
-    return (*_present(tuple(None if x is None else torch.empty_like(x, memory_format=torch.contiguous_format) for x in arguments), states), d_initial)
+    arguments, _, (initial_state, _, _, states, *_) = _split(values)
+    found = [None if x is None else torch.empty_like(x, memory_format=torch.contiguous_format) for x in (*arguments, initial_state)]
+    return _present(tuple(found), states)
 
 
 def _fake_step(*values: Any) -> tuple[torch.Tensor, ...]:
@@ -915,8 +1579,8 @@ def _no_double_backward(ctx: Any, *gradients: Any) -> Any:
     raise RuntimeError("mamba2: the gradient of a gradient is not implemented; naive_recurrent_mamba2 has one")
 
 
-_chunk_forward.register_fake(_fake_forward)
-_recurrent_forward.register_fake(_fake_forward)
+_chunk_forward.register_fake(_fake_chunk_forward)
+_recurrent_forward.register_fake(_fake_recurrent_forward)
 _chunk_backward.register_fake(_fake_backward)
 _recurrent_backward.register_fake(_fake_backward)
 _step.register_fake(_fake_step)

@@ -16,6 +16,7 @@ from recgen.codegen.expressions import build_expressions, local
 from recgen.codegen.module_context import build_module_context
 from recgen.codegen.token_printer import token_lines
 from recgen.codegen.torch_printer import HELPERS
+from recgen.codegen.triton_context import triton_context
 from recgen.derive.chunk_ir import ChunkForm
 from recgen.derive.operands import OperandSet
 from recgen.resources import resource
@@ -71,7 +72,7 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm) -> GeneratedM
         c=context,
         h=helpers,
         e={**_fields(expressions), "token": token, "token_results": token_results},
-        triton=None,
+        triton=triton_context(form, operands),
     )
     text = _tidy(text)
     ast.parse(text)

@@ -108,13 +108,13 @@ class ProgramPrinter:
             return self._filled(s, names[0])
         if s.op == "pow":
             return self._power(s, names)
+        if isinstance(s.args[0], Literal) and (len(names) == 1 or s.op.startswith("where")):
+            names[0] = f"tl.full((), {names[0]}, ACC)"  # Triton takes a Python number for a float32
         if s.op in _CALLS:
             self.functions.add(_CALLS[s.op])
             names += [self.axes[axis].mask] if s.op in _MASKED else []
             names += [self.axes[axis].size] if s.op in _SIZED else []
             return f"_tl_{_CALLS[s.op]}({', '.join(names)})"
-        if s.op.startswith("where") and isinstance(s.args[0], Literal):
-            names[0] = f"tl.full((), {names[0]}, ACC)"
         return _FORMULAS[s.op].format(*names, mask=self.axes[axis].mask if axis else "")
 
     def _filled(self, s: Assign, source: str) -> str:
