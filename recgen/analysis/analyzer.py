@@ -50,7 +50,16 @@ def analyze(recurrence: Recurrence) -> NormalForm:
     reads = Reads(state.name, transposed)
     values = tuple(Output(name, reads.extract(term)) for name, term in zip(recurrence.outputs, outputs, strict=True))
     return NormalForm(
-        recurrence, state, axes[0], axes[1], transposed, decay, streams, tuple(reads.found), values, tuple(_describe(decay, transposed) + notes)
+        recurrence,
+        state,
+        axes[0],
+        axes[1],
+        transposed,
+        decay,
+        streams,
+        tuple(reads.found),
+        values,
+        tuple(_describe(decay, transposed) + notes),
     )
 
 
@@ -60,13 +69,18 @@ def _single_state(recurrence: Recurrence) -> StateInfo:
         raise Refusal(f"the spec carries {len(recurrence.states)} states; one matrix state is compiled", second.span)
     state = recurrence.states[0]
     if len(state.axes) != 2:
-        raise Refusal(f"state `{state.name}` has {len(state.axes)} axes; a matrix state [K, V] is compiled (vector states are the scan class)", state.span)
+        raise Refusal(
+            f"state `{state.name}` has {len(state.axes)} axes; a matrix state [K, V] is compiled (vector states are the scan class)",
+            state.span,
+        )
     return state
 
 
 def _refuse_plan(recurrence: Recurrence) -> None:
     if recurrence.plan:
-        raise Refusal(f"`plan {recurrence.plan}` is not compiled by this revision; the chunkwise plan is the only one", recurrence.states[0].span)
+        raise Refusal(
+            f"`plan {recurrence.plan}` is not compiled by this revision; the chunkwise plan is the only one", recurrence.states[0].span
+        )
     if recurrence.stabilize:
         raise Refusal("`stabilize log` is not compiled by this revision", recurrence.states[0].span)
 
@@ -144,11 +158,15 @@ def _link(product: Product, at: int) -> _Link:
         raise Refusal(f"the equation of {factor.state.name}[t] reads {factor.state.name}[t]", factor.state.span)
     for f in (*left, *right):
         if isinstance(f, Dense):
-            raise Refusal("a full matrix transforms the state: the transition is dense, not diagonal plus low rank", f.term.span or product.span)
+            raise Refusal(
+                "a full matrix transforms the state: the transition is dense, not diagonal plus low rank", f.term.span or product.span
+            )
     if factor.transposed:
         raise Refusal("the equation mixes the state with its transpose", factor.state.span)
     if any(isinstance(f, Diagonal) for f in right):
-        raise Refusal("the value side of the state decays (its columns are scaled one by one); decay on the key side is compiled", product.span)
+        raise Refusal(
+            "the value side of the state decays (its columns are scaled one by one); decay on the key side is compiled", product.span
+        )
     if right:
         raise Refusal("the state is transformed on both sides", product.span)
     write, correct, diagonal = None, None, None
@@ -195,7 +213,9 @@ def _streams(links: list[_Link], constants: list[Product], decay: Multiplier) ->
     merged = sum(w in plain for w in corrections)
     notes = [f"{merged} correction and plain write along one direction: one stream"] if merged else []
     notes += ["the correction reads the decayed state: inclusive sums"] * any(s.decayed for s in streams)
-    notes += ["the correction reads the state before its decay: exclusive sums"] * any(s.correct is not None and not s.decayed for s in streams)
+    notes += ["the correction reads the state before its decay: exclusive sums"] * any(
+        s.correct is not None and not s.decayed for s in streams
+    )
     return streams, notes
 
 
@@ -266,6 +286,5 @@ def _factors(vector: Term) -> list[Term]:
 
 def _describe(decay: Decay, transposed: bool) -> list[str]:
     text = {"none": "no decay", "scalar": "one decay for the whole state", "vector": "one decay per key channel"}[decay.kind]
-    notes = [text + (", constant in time" if decay.constant else "")]
+    notes = [text + (", constant in time" if decay.constant and decay.kind != "none" else "")]
     return notes + (["the state is declared [value, key]: read from the other side"] if transposed else [])
-

@@ -48,8 +48,11 @@ def decay_of(parts: list[Multiplier], recurrence: Recurrence, state: StateInfo) 
     constant = not any(isinstance(x, Argument) and x.role == "input" for x in walk(total))
     if bounds.within(0.0, 1.0):
         return Decay(kind, _log(whole), constant, None), whole
-    magnitude = Apply("log_floor", (Apply("abs", (total,), total.shape, "", total.span),), total.shape, "", total.span)
-    return Decay(kind, magnitude, constant, total), whole
+    raise Refusal(
+        f"what multiplies {state.name}[t-1] is not known to lie in [0, 1]: declare its inputs log_decay, decay or in(0, 1), or bound it "
+        "with sigmoid, exp(min(.., 0)) or min and max",
+        total.span,
+    )
 
 
 def _log(whole: Multiplier) -> Term:

@@ -51,7 +51,7 @@ def evaluate(
     initial: tuple[Tensor, ...] | None = None,
     boundaries: tuple[int, ...] | None = None,
 ) -> Run:
-    """The whole recurrence over float64 arguments; packed sequences are run each alone.
+    """The whole recurrence, in the dtype of its arguments (float64 for a reference); packed sequences are run each alone.
 
     Args:
         recurrence: the checked spec.
@@ -82,9 +82,10 @@ def _sequence(
 ) -> Run:
     """One sequence, tokens first..last."""
     states: dict[str, Tensor] = {}
+    dtype = next(iter(arguments.values())).dtype
     for i, info in enumerate(recurrence.states):
         shape = [sizes.axis(a) for a in info.axes]
-        state = torch.zeros(sizes.batch, sizes.heads, *shape, dtype=torch.float64) if initial is None else initial[i]
+        state = torch.zeros(sizes.batch, sizes.heads, *shape, dtype=dtype) if initial is None else initial[i]
         states[info.name] = _matrix(state, len(info.axes))
     largest = max(_largest(s) for s in states.values())
     rows: list[list[Tensor]] = []
@@ -97,7 +98,7 @@ def _sequence(
     outputs = []
     for i, name in enumerate(recurrence.outputs):
         axes = [sizes.axis(a) for a in recurrence.definition(name).shape if a != "1"]
-        empty = torch.zeros(sizes.batch, 0, sizes.heads, *axes, dtype=torch.float64)
+        empty = torch.zeros(sizes.batch, 0, sizes.heads, *axes, dtype=dtype)
         tokens = [row[i].expand(sizes.batch, sizes.heads, -1, -1).reshape(sizes.batch, sizes.heads, *axes) for row in rows]
         outputs.append(torch.stack(tokens, 1) if tokens else empty)
     final = tuple(states[i.name] if len(i.axes) == 2 else states[i.name].flatten(2) for i in recurrence.states)
@@ -134,6 +135,7 @@ class Token:
     ) -> None:
         self.recurrence, self.arguments, self.options = recurrence, arguments, options
         self.sizes, self.before = sizes, before
+        self.dtype = next(iter(arguments.values())).dtype
         self._states: dict[str, Tensor] = {}
         self._known: dict[int, Tensor] = {}  # definitions are shared objects: each is worked out once
 
@@ -150,9 +152,9 @@ class Token:
         """A term as [B, HV, rows, columns] (1 where it does not vary)."""
         match term:
             case Constant(value):
-                return _number(value)
+                return self._number(value)
             case AxisSize(axis):
-                return _number(float(self.sizes.axis(axis)))
+                return self._number(float(self.sizes.axis(axis)))
             case Argument(name):
                 return self.arguments[name]
             case OptionValue(name):
@@ -160,16 +162,19 @@ class Token:
             case State(name, lag):
                 return self.before[name] if lag else self.after(name)
             case Eye(shape):
-                return torch.eye(self.sizes.axis(shape[0]), dtype=torch.float64)[None, None]
+                return torch.eye(self.sizes.axis(shape[0]), dtype=self.dtype)[None, None]
             case Apply():
                 if id(term) not in self._known:
                     self._known[id(term)] = self._apply(term)
                 return self._known[id(term)]
         raise AssertionError(f"{term} is made by later stages")
 
+    def _number(self, value: float) -> Tensor:
+        return torch.full((1, 1, 1, 1), value, dtype=self.dtype)
+
     def _option(self, name: str) -> Tensor:
         if name in self.options:
-            return _number(float(self.options[name]))
+            return self._number(float(self.options[name]))
         default = next(o.default for o in self.recurrence.options if o.name == name)
         assert not isinstance(default, bool), "a boolean option is no number"
         return self.value(default)
@@ -188,10 +193,6 @@ class Token:
     def _flag(self, name: str) -> bool:
         default = next(o.default for o in self.recurrence.options if o.name == name)
         return bool(self.options.get(name, default))
-
-
-def _number(value: float) -> Tensor:
-    return torch.full((1, 1, 1, 1), value, dtype=torch.float64)
 
 
 def _zero(x: Tensor) -> Tensor:

@@ -1,0 +1,1 @@
+"""What `recgen explain` says of each stage, and how formulas are written."""

@@ -1,0 +1,164 @@
+"""The stage analyze: the class of the recurrence, its normal form in the spec's own expressions, and what was recognised on the way."""
+
+from __future__ import annotations
+
+from recgen.analysis.normal_form import NormalForm, Stream
+from recgen.derive.operands import OperandSet
+from recgen.explaining.document import Block, Equations, Items, Paragraph, Stage
+from recgen.explaining.styles import LATEX, TEXT, Formula, Style, formula
+from recgen.explaining.terms import TermPrinter, read_name
+from recgen.lang.terms import Term
+
+
+def explain_analyze(form: NormalForm, operands: OperandSet) -> Stage:
+    """Class, normal form, operands, notes."""
+    printer = TermPrinter(form.recurrence, len(form.reads))
+    kind, normal = describe(form), _normal_form(form)
+    bindings = _bindings(form, printer)
+    outputs = tuple(_equal(o.name, printer.formula(o.value)) for o in form.outputs)
+    spared = not_needed(form, operands)
+    blocks: tuple[Block, ...] = (
+        Paragraph(f"Class: {kind}."),
+        Equations(tuple((f, "") for f in normal)),
+        Paragraph("With, at every token:"),
+        Equations(tuple(bindings)),
+        Equations(tuple((f, "returned") for f in outputs)),
+        Paragraph("Recognised:"),
+        Items(form.notes),
+        Paragraph("Not needed:"),
+        Items(spared),
+    )
+    data = {
+        "class": kind,
+        "decay": {"kind": form.decay.kind, "constant": form.decay.constant, "signed": form.decay.signed is not None},
+        "key_axis": form.key_axis,
+        "value_axis": form.value_axis,
+        "declared_value_first": form.transposed,
+        "normal_form": [_pair(f) for f in normal],
+        "operands": {name: _pair(printer.formula(term)) for name, term in operands.terms},
+        "streams": [_stream_data(s, printer) for s in form.streams],
+        "reads": [{"query": _pair(printer.formula(r.query)), "lag": r.lag} for r in form.reads],
+        "outputs": {o.name: _pair(printer.formula(o.value)) for o in form.outputs},
+        "recognised": list(form.notes),
+        "not_needed": list(spared),
+    }
+    return Stage("analyze", "structure", blocks, data)
+
+
+def describe(form: NormalForm) -> str:
+    """The class in one sentence."""
+    decay = {"none": "without decay", "scalar": "one decay for the whole state", "vector": "one decay per key channel"}[form.decay.kind]
+    corrections = sum(s.correct is not None for s in form.streams)
+    if not corrections:
+        transition = "a diagonal transition" if form.decay.kind != "none" else "a constant transition"
+    else:
+        low_rank = f"rank {'one' if corrections == 1 else corrections}"
+        transition = (
+            f"a transition of the identity plus {low_rank}" if form.decay.kind == "none" else f"a diagonal plus {low_rank} transition"
+        )
+    writes = f"{len(form.streams)} rank-one write{'s' * (len(form.streams) != 1)} a token"
+    return f"matrix state over key axis {form.key_axis} and value axis {form.value_axis}, {transition} ({decay}), {writes}; chunkwise form"
+
+
+def not_needed(form: NormalForm, operands: OperandSet) -> tuple[str, ...]:
+    """What the structure spares."""
+    found = []
+    if not form.feedback:
+        found.append("a triangular solve: nothing that is written depends on what the state holds")
+    elif sum(s.correct is not None for s in form.streams) == 1:
+        found.append("a solve that couples several writes of a token: one correction, one C × C inverse")
+    if form.decay.kind == "none":
+        found.append("Γ: nothing decays, a causal mask does")
+    elif form.decay.kind == "scalar":
+        found.append("scores of their own for every channel: one Γ [C, C] serves all")
+    if form.decay.kind != "none" and form.decay.signed is None:
+        found.append("a sign beside the decay: it is known to lie in [0, 1]")
+    shared = [s.tag for s in operands.streams if s.correct and s.correct == s.write]
+    if shared:
+        found.append("an operand of its own for the correction: it looks where it writes")
+    return tuple(found)
+
+
+def _normal_form(form: NormalForm) -> tuple[Formula, ...]:
+    lines = [formula(lambda s: _state_line(form, s))]
+    for i, stream in enumerate(form.streams):
+        lines.append(formula(lambda s, i=i, stream=stream: _write_line(form, i, stream, s)))  # type: ignore[misc]
+    for i, read in enumerate(form.reads):
+        name = read_name(i, len(form.reads))
+        lag = "t-1" if read.lag else "t"
+        lines.append(
+            formula(
+                lambda s, name=name, lag=lag, i=i: (
+                    f"{_letter(name, s)} = {s.transposed(s.symbol('S', sub=lag))}{s.times}{_numbered('q', i, form.reads, s)}"
+                )  # type: ignore[misc]
+            )
+        )
+    return tuple(lines)
+
+
+def _letter(name: str, s: Style) -> str:
+    return s.symbol(name[0], sub=name[1:])
+
+
+def _numbered(letter: str, i: int, among: tuple[object, ...], s: Style) -> str:
+    return s.symbol(letter, sub=str(i + 1) if len(among) > 1 else "")
+
+
+def _decay(form: NormalForm, s: Style) -> str:
+    if form.decay.kind == "none":
+        return ""
+    factor = s.exp("g")
+    return f"{s.diag(factor) if form.decay.kind == 'vector' else factor}{s.times}"
+
+
+def _state_line(form: NormalForm, s: Style) -> str:
+    writes = [
+        f"{_numbered('w', i, form.streams, s)}{s.times}{s.transposed(_numbered('E', i, form.streams, s))}" for i in range(len(form.streams))
+    ]
+    return f"{s.symbol('S', sub='t')} = {' + '.join([_decay(form, s) + s.symbol('S', sub='t-1'), *writes])}"
+
+
+def _write_line(form: NormalForm, i: int, stream: Stream, s: Style) -> str:
+    parts = [_numbered("X", i, form.streams, s)] if stream.value is not None else []
+    if stream.correct is not None:
+        before = (_decay(form, s) if stream.decayed else "") + s.symbol("S", sub="t-1")
+        turned = s.transposed(s.brackets(before)) if stream.decayed and form.decay.kind != "none" else s.transposed(before)
+        strength = _numbered("c", i, form.streams, s) + s.times if stream.strength is not None else ""
+        parts.append(f"{strength}{turned}{s.times}{_numbered('a', i, form.streams, s)}")
+    return f"{_numbered('E', i, form.streams, s)} = {' + '.join(parts)}"
+
+
+def _bindings(form: NormalForm, printer: TermPrinter) -> list[tuple[Formula, str]]:
+    """What the letters stand for."""
+    found: list[tuple[Formula, str]] = []
+
+    def add(letter: str, i: int, among: tuple[object, ...], term: Term | None, meaning: str) -> None:
+        if term is None:
+            return
+        value = printer.formula(term)
+        names = [_numbered(letter, i, among, style) for style in (TEXT, LATEX)]
+        found.append((Formula(f"{names[0]} = {value.text}", f"{names[1]} = {value.latex}"), meaning))
+
+    if form.decay.log is not None:
+        add("g", 0, (), form.decay.log, "log decay" + (", constant in time" if form.decay.constant else ""))
+    for i, s in enumerate(form.streams):
+        add("w", i, form.streams, s.write, "write direction")
+        add("X", i, form.streams, s.value, "value written")
+        add("c", i, form.streams, s.strength, "strength of the correction")
+        add("a", i, form.streams, s.correct, "correction direction")
+    for i, r in enumerate(form.reads):
+        add("q", i, form.reads, r.query, "query" + (", of the state before the write" if r.lag else ""))
+    return found
+
+
+def _stream_data(s: Stream, printer: TermPrinter) -> dict[str, object]:
+    terms = {"write": s.write, "value": s.value, "strength": s.strength, "correct": s.correct}
+    return {name: None if t is None else _pair(printer.formula(t)) for name, t in terms.items()} | {"reads_decayed_state": s.decayed}
+
+
+def _equal(name: str, value: Formula) -> Formula:
+    return Formula(f"{name} = {value.text}", f"{LATEX.symbol(name)} = {value.latex}")
+
+
+def _pair(f: Formula) -> dict[str, str]:
+    return {"text": f.text, "latex": f.latex}

@@ -1,0 +1,245 @@
+"""Chunk steps as formulas, in the letters of the literature: Γ, A^qk, A^kk, (I - L)^-1, U, W, K^end, S."""
+
+from __future__ import annotations
+
+import re
+
+from recgen.derive.chunk_ir import (
+    Causal,
+    ChunkForm,
+    DecayColumn,
+    Decayed,
+    Gamma,
+    GateGradient,
+    Hadamard,
+    Inverse,
+    MatMul,
+    Negative,
+    Node,
+    RowSum,
+    Scaled,
+    ScaledColumns,
+    Score,
+    ScoreGradients,
+    Step,
+    Sum,
+    Sym,
+    Through,
+)
+from recgen.derive.operands import OperandSet
+from recgen.explaining.styles import TEXT, Formula, Style, formula
+
+SUM, HADAMARD, PRODUCT, ATOM = range(4)
+
+_OPERANDS = {"q": "Q", "w": "K", "a": "A", "X": "X", "c": "c", "g": "g"}
+"""The matrices whose rows are the operands of the chunk's tokens."""
+
+_STEPS = {
+    "gamma": "Γ", "gamma_before": "Γ^<", "A_qk": "A^qk", "q_in": "Q^in", "R": "A^kk", "X": "Y", "U": "U", "W": "W",
+    "k_end": "K^end", "E": "E", "S": "S", "read": "O", "d_read": "dO", "dO_in": "dO^in", "dE_read": "dE^in", "dS_read": "dS^in",
+    "Z": "dE", "dS": "dS", "dX": "dY", "dR": "dF", "found": "F", "dq_in": "dQ^in", "dw_end": "dK^end", "D_qk": "dA^qk",
+    "D_kk": "dA^kk", "P_qk": "M^qk", "P_kk": "M^kk", "dl_qk": "dQ^qk", "dr_qk": "dK^qk", "dg_qk": "N^qk", "dr_kk": "dK^kk",
+    "dg_kk": "N^kk",
+}  # fmt: skip
+"""Names of steps without their tags, as letters."""
+
+_NAME = re.compile(r"(?P<stem>.*?)(?P<tags>(_\d+)*)$")
+
+
+class ChunkPrinter:
+    """Prints the steps of one chunk form."""
+
+    def __init__(self, chunk: ChunkForm, operands: OperandSet) -> None:
+        self.chunk = chunk
+        self.operands = {o.name: o for o in chunk.operands}
+        self.corrections = {s.tag: s.correct for s in operands.streams}
+        self.gradients = {name: operand for operand, name in chunk.gradients}
+
+    def step(self, step: Step) -> tuple[Formula, ...]:
+        """The step's equations."""
+        match step.value:
+            case Inverse(blocks):
+                return (formula(lambda s: f"L = {self._blocks(blocks, s)}"),)
+            case ScoreGradients():
+                return tuple(formula(lambda s, i=i: self._score_gradient(step, i, s)) for i in range(3))  # type: ignore[misc]
+            case Gamma(exclusive):
+                return (formula(lambda s: f"{s.symbol(*_split('Γ^<' if exclusive else 'Γ'), 'ij')} = {self._gamma(exclusive, s)}"),)
+            case Score():
+                return (formula(lambda s: f"{self._symbol(step.name, s, 'ij')} = {self._score(step.value, s)}"),)  # type: ignore[arg-type]
+            case GateGradient():
+                return (formula(lambda s: f"{s.symbol('dg', sub='t')} = {self._gate(step.value, s)}"),)  # type: ignore[arg-type]
+        replaced = step.name in ("S", "dS")
+        return (formula(lambda s: f"{self._symbol(step.name, s)} {s.becomes if replaced else '='} {self.node(step.value, s)}"),)
+
+    def node(self, node: Node, style: Style, level: int = SUM) -> str:
+        """A node, in brackets where it binds more loosely than `level`."""
+        piece, own = self._node(node, style)
+        return style.brackets(piece) if own < level else piece
+
+    def _node(self, node: Node, s: Style) -> tuple[str, int]:
+        match node:
+            case Sym(name):
+                return self._symbol(name, s), ATOM
+            case MatMul(left, right, turn_left, turn_right):
+                a, b = (self._turned(x, turn, s) for x, turn in ((left, turn_left), (right, turn_right)))
+                return f"{a}{s.times}{b}", PRODUCT
+            case Sum(terms):
+                return " + ".join(self.node(t, s, SUM) for t in terms), SUM
+            case Negative(matrix):
+                return f"-{self.node(matrix, s, PRODUCT)}", PRODUCT
+            case Scaled(column, matrix):
+                return f"{s.diag(self.node(column, s))}{s.times}{self.node(matrix, s, PRODUCT)}", PRODUCT
+            case ScaledColumns(matrix, column):
+                return f"{self.node(matrix, s, PRODUCT)}{s.times}{s.diag(self.node(column, s))}", PRODUCT
+            case DecayColumn(stretch):
+                return s.exp(self._stretch(stretch, s)), ATOM
+            case Hadamard(left, right):
+                return f"{self.node(left, s, ATOM)}{s.hadamard}{self.node(right, s, ATOM)}", HADAMARD
+            case Causal(matrix, strict):
+                return s.call("tril", self.node(matrix, s), *["-1"] * strict), ATOM
+            case Decayed(matrix, stretch):
+                return self._decayed(matrix, stretch, s)
+            case Through(matrix):
+                whole = s.exp(s.symbol("G", sub="C"))
+                factor = s.diag(whole) if self.chunk.decay == "vector" else whole
+                return f"{factor}{s.times}{self.node(matrix, s, PRODUCT)}", PRODUCT
+            case RowSum(matrix):
+                return s.call("rowsum", self.node(matrix, s)), ATOM
+            case Gamma(exclusive):
+                return s.symbol(*_split("Γ^<" if exclusive else "Γ")), ATOM
+            case Score():
+                return self._score(node, s), SUM
+        raise AssertionError(f"{type(node).__name__} stands alone in a step")
+
+    def _turned(self, node: Node, turn: bool, s: Style) -> str:
+        return s.transposed(self.node(node, s, ATOM)) if turn else self.node(node, s, PRODUCT)
+
+    def _decayed(self, matrix: Node, stretch: str, s: Style) -> tuple[str, int]:
+        factor = s.exp(self._stretch(stretch, s))
+        if self.chunk.decay == "vector":
+            return f"{factor}{s.hadamard}{self.node(matrix, s, ATOM)}", HADAMARD
+        return f"{s.diag(factor)}{s.times}{self.node(matrix, s, PRODUCT)}", PRODUCT
+
+    @staticmethod
+    def _stretch(stretch: str, s: Style) -> str:
+        last = s.symbol("G", sub="C")
+        return {"start": "G", "before": "H", "end": f"{last} - G"}[stretch]
+
+    def _gamma(self, exclusive: bool, s: Style) -> str:
+        later = s.symbol("H" if exclusive else "G", sub="i")
+        inside = s.exp(f"{later} - {s.symbol('G', sub='j')}")
+        return f"{inside}{s.words(f' for j {self._relation(exclusive)} i, else 0')}"
+
+    @staticmethod
+    def _relation(strict: bool) -> str:
+        return "<" if strict else "≤"
+
+    def _score(self, node: Score, s: Style) -> str:
+        body = s.total("k", self._link(node.left, node.right, node.exclusive, s))
+        return f"{body}{s.words(f' for j {self._relation(node.strict or node.exclusive)} i, else 0')}"
+
+    def _link(self, left: Node, right: Node, exclusive: bool, s: Style) -> str:
+        """One channel of the score of tokens i and j."""
+        later = s.symbol("H" if exclusive else "G", sub="ik")
+        decay = s.exp(f"{later} - {s.symbol('G', sub='jk')}")
+        return f"{self._entry(left, s, 'ik')}{s.times}{decay}{s.times}{self._entry(right, s, 'jk')}"
+
+    def _entry(self, node: Node, s: Style, index: str) -> str:
+        if isinstance(node, Sym):
+            return self._symbol(node.name, s, index)
+        return s.symbol(self.node(node, s, ATOM), sub=index)
+
+    def _score_gradient(self, step: Step, part: int, s: Style) -> str:
+        """One of the three results of a score's adjoint."""
+        value = step.value
+        assert isinstance(value, ScoreGradients)
+        weight = s.indexed(s.brackets(self.node(value.weights, s)), "ij")
+        later = s.symbol("H" if value.exclusive else "G", sub="ik")
+        decay = s.exp(f"{later} - {s.symbol('G', sub='jk')}")
+        last = self._relation(value.strict or value.exclusive)
+        rows, columns = self._entry(value.left, s, "ik"), self._entry(value.right, s, "jk")
+        name = step.names[part]
+        if part == 0:
+            return f"{self._symbol(name, s, 'ik')} = {s.total(f'j {last} i', s.times.join((weight, decay, columns)))}"
+        if part == 1:
+            later_rows = "i > j" if last == "<" else "i ≥ j"
+            return f"{self._symbol(name, s, 'jk')} = {s.total(later_rows, s.times.join((weight, rows, decay)))}"
+        crossing = "i > t > j" if value.exclusive else "i ≥ t > j"
+        return f"{self._symbol(name, s, 'tk')} = {s.total(crossing, s.times.join((weight, rows, decay, columns)))}"
+
+    def _gate(self, node: GateGradient, s: Style) -> str:
+        """Sums over the links that cross token t."""
+        parts = [s.total("i ≥ t > j", self._sub(m, "ij", s)) for m in node.links]
+        parts += [s.total("i > t > j", self._sub(m, "ij", s)) for m in node.links_before]
+        parts += [self._sub(m, "t", s) for m in node.between]
+        parts += [s.total("i ≥ t", self._channels(m, "i", s)) for m in node.start]
+        parts += [s.total("i > t", self._channels(m, "i", s)) for m in node.before]
+        parts += [s.total("j < t", self._channels(m, "j", s)) for m in node.end]
+        parts.append(self._past_every_token(node, s))
+        return " + ".join(parts)
+
+    def _past_every_token(self, node: GateGradient, s: Style) -> str:
+        """The incoming state's link to the outgoing one."""
+        product, whole = self._sub(Hadamard(node.state, node.gradient), "kv", s), s.exp(s.symbol("G", sub="C"))
+        if self.chunk.decay == "vector":
+            return s.total("v", f"{s.exp(s.symbol('G', sub='Ck'))}{s.times}{product}")
+        return f"{whole}{s.times}{s.total('kv', product)}"
+
+    def _channels(self, node: Node, index: str, s: Style) -> str:
+        """A row of a [C, K] matrix; summed over the channels where they share one decay."""
+        row = self._sub(node, index, s)
+        return row if self.chunk.decay == "vector" else self._sub(RowSum(node), index, s)
+
+    def _sub(self, node: Node, index: str, s: Style) -> str:
+        """An entry or a row of a matrix."""
+        return s.indexed(self.node(node, s, ATOM), index)
+
+    def _blocks(self, blocks: tuple[tuple[Node, ...], ...], s: Style) -> str:
+        rows = [[self.node(b, s) for b in row] for row in blocks]
+        if len(rows) == 1:
+            return rows[0][0]
+        if s.times == " ":
+            return "[" + "; ".join(", ".join(row) for row in rows) + "]"
+        return r"\begin{pmatrix} " + r" \\ ".join(" & ".join(row) for row in rows) + r" \end{pmatrix}"
+
+    def _symbol(self, name: str, s: Style, index: str = "") -> str:
+        """A step or operand as a letter with its tags and index."""
+        if name in self.gradients:
+            operand = self._symbol(self.gradients[name], s)
+            return f"d{operand}"
+        if name in self.operands:
+            return self._operand(name, s, index)
+        match = _NAME.fullmatch(name)
+        assert match is not None
+        stem, tags = match["stem"], match["tags"].replace("_", "")
+        if stem == "A_kk":
+            inverse = s.inverse(s.brackets("I - L"))
+            return s.indexed(f"[{inverse}]", tags) if tags else inverse
+        base, sup = _split(self._letter(stem, match["tags"]))
+        return s.symbol(base, sup, tags + ("," if tags and index else "") + index)
+
+    def _letter(self, stem: str, tags: str) -> str:
+        """A correction's steps take the letter of the operand that it corrects along, which is often that of the writes."""
+        if stem in ("a_in", "da_in", "dl_kk"):
+            correct = self.operands[self.corrections[tags if tags in self.corrections else tags[:2]]]
+            letter = _OPERANDS[correct.symbol]
+            return {"a_in": f"{letter}^in", "da_in": f"d{letter}^in", "dl_kk": f"d{letter}^kk'"}[stem]
+        return _STEPS.get(stem, stem)
+
+    def _operand(self, name: str, s: Style, index: str) -> str:
+        operand = self.operands[name]
+        same = [o.name for o in self.chunk.operands if o.symbol == operand.symbol]
+        tag = str(same.index(name) + 1) if len(same) > 1 else ""
+        return s.symbol(_OPERANDS.get(operand.symbol, operand.symbol), sub=tag + ("," if tag and index else "") + index)
+
+
+def _split(symbol: str) -> tuple[str, str]:
+    base, _, sup = symbol.partition("^")
+    return base, sup
+
+
+def operand_letter(chunk: ChunkForm, name: str) -> str:
+    """The letter of the matrix that stacks an operand, as text."""
+    operand = next(o for o in chunk.operands if o.name == name)
+    same = [o.name for o in chunk.operands if o.symbol == operand.symbol]
+    return TEXT.symbol(_OPERANDS.get(operand.symbol, operand.symbol), sub=str(same.index(name) + 1) if len(same) > 1 else "")

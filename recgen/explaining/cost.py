@@ -1,0 +1,151 @@
+"""What a chunk form costs: products counted from its steps, as polynomials in C, K and V."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from recgen.derive.chunk_ir import (
+    Causal,
+    ChunkForm,
+    DecayColumn,
+    Decayed,
+    Gamma,
+    GateGradient,
+    Hadamard,
+    Inverse,
+    MatMul,
+    Negative,
+    Node,
+    RowSum,
+    Scaled,
+    ScaledColumns,
+    Score,
+    ScoreGradients,
+    Step,
+    Sum,
+    Sym,
+    Through,
+    children,
+    needed,
+    used_names,
+)
+
+Shape = tuple[str, str]
+_VARIABLES = "CKV"
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """Terms (powers of C, K, V) -> coefficient, sorted by powers."""
+
+    terms: tuple[tuple[tuple[int, int, int], Fraction], ...] = ()
+
+    def __add__(self, other: Polynomial) -> Polynomial:
+        total: dict[tuple[int, int, int], Fraction] = {}
+        for powers, coefficient in (*self.terms, *other.terms):
+            total[powers] = total.get(powers, Fraction(0)) + coefficient
+        return Polynomial(tuple(sorted(((p, c) for p, c in total.items() if c), reverse=True)))
+
+    def per_token(self) -> Polynomial:
+        """Divided by C."""
+        return Polynomial(tuple(((c - 1, k, v), x) for (c, k, v), x in self.terms))
+
+    def at(self, chunk: int, keys: int, values: int) -> float:
+        """The value for these sizes."""
+        return float(sum(x * Fraction(chunk) ** c * Fraction(keys) ** k * Fraction(values) ** v for (c, k, v), x in self.terms))
+
+    def text(self, key_axis: str = "K", value_axis: str = "V") -> str:
+        """As a formula in the spec's axis names."""
+        return " + ".join(_term(powers, x, ("C", key_axis, value_axis)) for powers, x in self.terms) or "0"
+
+
+def monomial(coefficient: int | Fraction, *sizes: str) -> Polynomial:
+    """coefficient times these sizes, each "C", "K", "V" or "1"."""
+    counts = [sizes.count(name) for name in _VARIABLES]
+    return Polynomial((((counts[0], counts[1], counts[2]), Fraction(coefficient)),))
+
+
+def total(parts: Iterable[Polynomial]) -> Polynomial:
+    """The sum."""
+    whole = Polynomial()
+    for part in parts:
+        whole += part
+    return whole
+
+
+def _term(powers: tuple[int, int, int], coefficient: Fraction, names: tuple[str, str, str]) -> str:
+    above = [name if p == 1 else f"{name}^{p}" for name, p in zip(names, powers, strict=True) if p > 0]
+    below = [name if p == -1 else f"{name}^{-p}" for name, p in zip(names, powers, strict=True) if p < 0]
+    number = [str(coefficient.numerator)] if coefficient.numerator != 1 or not above else []
+    divisor = ([str(coefficient.denominator)] if coefficient.denominator != 1 else []) + below
+    return " ".join((*number, *above)) + (f" / {' '.join(divisor)}" if divisor else "")
+
+
+def forward_flops(chunk: ChunkForm) -> Polynomial:
+    """Floating-point operations in products and solves of one chunk and head, forward."""
+    return _Shapes(chunk).flops((*chunk.prepare, *chunk.scan, *chunk.finish))
+
+
+def backward_flops(chunk: ChunkForm) -> Polynomial:
+    """The same for the backward, with the forward steps that it computes again."""
+    adjoint = (*chunk.adjoint_prepare, *chunk.adjoint_scan, *chunk.adjoint_finish)
+    return _Shapes(chunk).flops((*recomputed(chunk), *adjoint))
+
+
+def recomputed(chunk: ChunkForm) -> tuple[Step, ...]:
+    """The forward steps that the backward computes again instead of reading them."""
+    return needed(chunk.prepare, used_names((*chunk.adjoint_prepare, *chunk.adjoint_scan, *chunk.adjoint_finish)))
+
+
+class _Shapes:
+    """Sizes of every name, as letters."""
+
+    def __init__(self, chunk: ChunkForm) -> None:
+        self.known: dict[str, Shape] = {o.name: ("C", o.size) for o in chunk.operands}
+        self.known |= {"S": ("K", "V"), "dS": ("K", "V")}
+        self.known |= {f"d_{name}": ("C", "V") for name in chunk.reads}
+        for step in (*chunk.prepare, *chunk.scan, *chunk.finish, *chunk.adjoint_prepare, *chunk.adjoint_scan, *chunk.adjoint_finish):
+            shape = self.of(step.value)
+            self.known |= dict.fromkeys(step.names, shape)
+
+    def of(self, node: Node) -> Shape:
+        """The shape of a node; for one with several results, of each."""
+        match node:
+            case Sym(name):
+                return self.known[name]
+            case MatMul(left, right, turn_left, turn_right):
+                a, b = self.of(left), self.of(right)
+                return a[turn_left], b[not turn_right]
+            case Sum(terms):
+                return self.of(terms[0])
+            case Scaled(_, m) | ScaledColumns(m, _) | Negative(m) | Causal(m) | Decayed(m) | Through(m) | Hadamard(m, _):
+                return self.of(m)
+            case RowSum() | DecayColumn():
+                return ("C", "1")
+            case Gamma() | Score() | Inverse():
+                return ("C", "C")
+            case ScoreGradients():
+                return ("C", "K")
+            case GateGradient():
+                return ("C", "K")
+        raise AssertionError(node)
+
+    def flops(self, steps: tuple[Step, ...]) -> Polynomial:
+        """Of all steps."""
+        return total(self._node(s.value) for s in steps)
+
+    def _node(self, node: Node) -> Polynomial:
+        below = total(self._node(c) for c in children(node))
+        match node:
+            case MatMul(left, right, turn_left, turn_right):
+                a, b = self.of(left), self.of(right)
+                return below + monomial(2, a[turn_left], a[not turn_left], b[not turn_right])
+            case Score():
+                return below + monomial(2, "C", "C", "K")
+            case ScoreGradients():
+                return below + monomial(4, "C", "C", "K")
+            case Inverse(blocks):
+                return below + monomial(Fraction(len(blocks) ** 3, 3), "C", "C", "C")
+        return below

@@ -1,0 +1,87 @@
+"""The stage derive: the chunk form and its adjoint as formulas, and what was proved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recgen.derive.chunk_ir import ChunkForm, Step
+from recgen.derive.operands import OperandSet
+from recgen.derive.proof import Proof
+from recgen.explaining.chunk import ChunkPrinter, operand_letter
+from recgen.explaining.document import Block, Equations, Items, Paragraph, Stage
+from recgen.explaining.styles import Formula
+
+FORWARD = (
+    ("prepare", "All chunks at once:"),
+    ("scan", "Chunk after chunk:"),
+    ("finish", "All chunks at once, with the state S before each:"),
+)
+ADJOINT = (
+    ("adjoint_prepare", "All chunks at once, from the gradients dO of what was read:"),
+    ("adjoint_scan", "Chunk after chunk, backwards:"),
+    ("adjoint_finish", "All chunks at once, with the gradient dS of the state after each:"),
+)
+
+
+def explain_derive(chunk: ChunkForm, operands: OperandSet, proof: Proof) -> Stage:
+    """Every step as a formula with its meaning, and the proof."""
+    printer = ChunkPrinter(chunk, operands)
+    blocks: list[Block] = [Paragraph(_letters(chunk, operands))]
+    data: dict[str, Any] = {}
+    for title, phases in (
+        ("The chunk form.", FORWARD),
+        ("The adjoint: the same solve transposed, the same scores, from the other end.", ADJOINT),
+    ):
+        blocks.append(Paragraph(title))
+        for phase, heading in phases:
+            steps: tuple[Step, ...] = getattr(chunk, phase)
+            if not steps:
+                continue
+            rows = [(f, s.meaning if i == 0 else "") for s in steps for i, f in enumerate(printer.step(s))]
+            blocks += [Paragraph(heading), Equations(tuple(rows))]
+            data[phase] = [_step_data(s, printer) for s in steps]
+    blocks += [Paragraph("Proved:"), Items((str(proof),))]
+    blocks.append(Paragraph(_PROOF))
+    facts = {
+        "tokens": proof.tokens,
+        "sizes": dict(proof.sizes),
+        "identities": proof.identities,
+        "symbols": proof.symbols,
+        "statement": str(proof),
+    }
+    return Stage("derive", "the chunk form and its adjoint", tuple(blocks), {"steps": data, "proof": facts})
+
+
+_PROOF = (
+    "The outputs and the final state of the chunk form, expanded, equal those of the recurrence unrolled from the spec's own expressions, "
+    "as polynomials over the rationals: an identity, not a comparison of numbers. The adjoint is compared with automatic differentiation "
+    "of the recurrence in float64 (`recgen verify`)."
+)
+
+
+def _letters(chunk: ChunkForm, operands: OperandSet) -> str:
+    """Which matrix stacks which operand."""
+    stacked = [f"{operand_letter(chunk, o.name)} stacks {_lower(chunk, o.name)}" for o in chunk.operands if o.name != "log_decay"]
+    text = f"Rows are the C tokens of a chunk: {', '.join(stacked)}"
+    if chunk.decay != "none":
+        text += "; G sums the log decay g over the chunk's tokens up to and including each"
+        if any("before" in repr(s.value) or "exclusive=True" in repr(s.value) for s in (*chunk.prepare, *chunk.finish)):
+            text += ", H without it"
+    return text + "; S is the state at the chunk's start."
+
+
+def _lower(chunk: ChunkForm, name: str) -> str:
+    operand = next(o for o in chunk.operands if o.name == name)
+    same = [o.name for o in chunk.operands if o.symbol == operand.symbol]
+    return operand.symbol + (str(same.index(name) + 1) if len(same) > 1 else "")
+
+
+def _step_data(step: Step, printer: ChunkPrinter) -> dict[str, Any]:
+    formulas: tuple[Formula, ...] = printer.step(step)
+    return {
+        "names": list(step.names),
+        "symbol": step.symbol,
+        "meaning": step.meaning,
+        "text": [f.text for f in formulas],
+        "latex": [f.latex for f in formulas],
+    }

@@ -1,0 +1,104 @@
+"""The stage plan: which form runs where, what is saved and what computed again, and what a token of a head costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recgen.analysis.normal_form import NormalForm
+from recgen.codegen.emit import GeneratedModule
+from recgen.derive.chunk_ir import ChunkForm
+from recgen.explaining.chunk import operand_letter
+from recgen.explaining.cost import Polynomial, backward_flops, forward_flops, monomial, recomputed, total
+from recgen.explaining.document import Items, Paragraph, Stage, Table
+
+CHUNKS = (16, 32, 64)
+"""The chunk sizes offered."""
+
+_CHUNK, _SIZE = 64, 128
+_BF16, _FLOAT = 2, 4
+
+
+def explain_plan(form: NormalForm, chunk: ChunkForm, module: GeneratedModule) -> Stage:
+    """Forms by device, memory, costs."""
+    forms = _forms(module)
+    again = tuple(dict.fromkeys(s.symbol for s in recomputed(chunk)))
+    saved = (
+        f"the state before each chunk, {_FLOAT} {form.key_axis} {form.value_axis} bytes in float32, when a gradient is wanted; nothing else"
+    )
+    costs = _costs(form, chunk)
+    rows = tuple((name, p.text(form.key_axis, form.value_axis), f"{p.at(_CHUNK, _SIZE, _SIZE):,.0f}") for name, p in costs)
+    sizes = f"{form.key_axis} = {form.value_axis} = {_SIZE}, C = {_CHUNK}"
+    blocks = (
+        Table(("form", "float32, bfloat16, float16 on a GPU", "elsewhere, and float64"), forms),
+        Items(
+            (
+                f"chunks of {', '.join(map(str, CHUNKS[:-1]))} or {CHUNKS[-1]} tokens, {CHUNKS[-1]} by default",
+                f"saved for the backward: {saved}",
+                f"computed again in the backward: {', '.join(again) if again else 'nothing'}",
+                "computed in float32 (float64 for float64 inputs), whatever the dtype of the inputs; states are float32",
+            )
+        ),
+        Paragraph(
+            "Per token and value head, with inputs in bfloat16 (an input that a group of heads shares counted for each); FLOPs of products "
+            f"and solves; the last column for {sizes}:"
+        ),
+        Table(("cost", "formula", "value"), rows),
+    )
+    data: dict[str, Any] = {
+        "forms": [{"form": n, "gpu": gpu, "elsewhere": other} for n, gpu, other in forms],
+        "chunk_sizes": list(CHUNKS),
+        "saved": saved,
+        "recomputed": list(again),
+        "operands": [operand_letter(chunk, o.name) for o in chunk.operands],
+        "costs": {
+            name: {"formula": formula, "value": p.at(_CHUNK, _SIZE, _SIZE)} for (name, formula, _), (_, p) in zip(rows, costs, strict=True)
+        },
+        "costs_for": {form.key_axis: _SIZE, form.value_axis: _SIZE, "C": _CHUNK},
+    }
+    return Stage("plan", "where it runs and what it costs", blocks, data)
+
+
+def _forms(module: GeneratedModule) -> tuple[tuple[str, str, str], ...]:
+    """Which forms have a Triton kernel in the module's text."""
+
+    def runs(kernel: str) -> str:
+        return "Triton" if f"def {kernel}(" in module.text else "PyTorch"
+
+    return (
+        ("chunk", runs("_triton_chunk_forward"), "PyTorch"),
+        ("fused_recurrent", runs("_triton_recurrent_forward"), "PyTorch"),
+        ("step", runs("_triton_step"), "PyTorch"),
+        ("naive_recurrent", "PyTorch", "PyTorch"),
+    )
+
+
+def _costs(form: NormalForm, chunk: ChunkForm) -> tuple[tuple[str, Polynomial], ...]:
+    reads = _elements(form, inputs=True)
+    writes = _elements(form, inputs=False)
+    states = Polynomial((((-1, 1, 1), monomial(_FLOAT).terms[0][1]),))
+    streams, corrections = len(form.streams), sum(s.correct is not None for s in form.streams)
+    step = monomial(2 * (streams + corrections + len(form.reads)), "K", "V") + (
+        monomial(1, "K", "V") if form.decay.kind != "none" else Polynomial()
+    )
+    return (
+        ("chunk, forward: bytes", _times(reads + writes, _BF16) + states),
+        ("chunk, forward: FLOPs", forward_flops(chunk).per_token()),
+        ("chunk, backward: bytes", _times(reads + writes + reads, _BF16) + states),
+        ("chunk, backward: FLOPs", backward_flops(chunk).per_token()),
+        ("step: bytes", _times(reads + writes, _BF16) + monomial(2 * _FLOAT, "K", "V")),
+        ("step: FLOPs", step),
+    )
+
+
+def _elements(form: NormalForm, inputs: bool) -> Polynomial:
+    """Numbers per token and head in all inputs, or in all outputs."""
+    letters = {form.key_axis: "K", form.value_axis: "V"}
+    if inputs:
+        axes = [a.axes for a in form.recurrence.arguments if a.role == "input"]
+    else:
+        axes = [tuple(x for x in o.value.shape if x != "1") for o in form.outputs]
+    return total(monomial(1, *(letters.get(x, "1") for x in a)) for a in axes)
+
+
+def _times(p: Polynomial, factor: int) -> Polynomial:
+    return Polynomial(tuple((powers, factor * x) for powers, x in p.terms))
