@@ -2,7 +2,7 @@
 
 Do not edit: change the spec and run `recgen build`.
 
-language 1, compiler revision 1, digest f0e70c9e8fecf7954598d0160b0e4ece686b8f764433f8ee48db894209aa6e7a
+language 1, compiler revision 1, digest e9e00e5cde688fc2ce58f8e9b6448e13c659307e40e3dd1a0608410d763dbf7b
 normal form: S[t] = exp(g) S[t-1] + w @ (X + c (exp(g) S[t-1])^T a)^T; reads S[t]^T q
 
     language 1
@@ -10,18 +10,24 @@ normal form: S[t] = exp(g) S[t-1] + w @ (X + c (exp(g) S[t-1])^T a)^T; reads S[t
     recurrence gated_delta_rule
         "Gated DeltaNet (Yang, Kautz, Hatamizadeh 2024): forget, then replace what the key points to."
 
-        input q    : [K] grouped
-        input k    : [K] grouped
-        input v    : [V]
-        input g    : []  log_decay  # one per token and head, never positive
-        input beta : []  in(0, 1)
+        input q       : [K] grouped
+        input k       : [K] grouped
+        input v       : [V]
+        input g       : []  # a log decay, or the gate's pre-activation with use_gate_in_kernel
+        input beta    : []  # the write strength, or its pre-activation with use_beta_sigmoid_in_kernel
+        param A_log   : []
+        param dt_bias : []
         option scale = K^-0.5
         option use_qk_l2norm_in_kernel = false
-        state S    : [K, V]
+        option use_gate_in_kernel = false
+        option use_beta_sigmoid_in_kernel = false
+        state S       : [K, V]
 
         qn   = l2norm(q) if use_qk_l2norm_in_kernel else q
         kn   = l2norm(k) if use_qk_l2norm_in_kernel else k
-        S[t] = exp(g) * (I - beta * kn @ kn^T) @ S[t-1] + beta * kn @ v^T
+        gate = -exp(A_log) * softplus(g + dt_bias) if use_gate_in_kernel else min(g, 0)
+        b    = sigmoid(beta) if use_beta_sigmoid_in_kernel else beta
+        S[t] = exp(gate) * (I - b * kn @ kn^T) @ S[t-1] + b * kn @ v^T
         o    = scale * S[t]^T @ qn
 """
 
@@ -69,13 +75,15 @@ _ARGUMENTS = (
     _Argument("v", ("V",), grouped=False, per_token=True, needed_if=()),
     _Argument("g", (), grouped=False, per_token=True, needed_if=()),
     _Argument("beta", (), grouped=False, per_token=True, needed_if=()),
+    _Argument("A_log", (), grouped=False, per_token=False, needed_if=(("use_gate_in_kernel", True),)),
+    _Argument("dt_bias", (), grouped=False, per_token=False, needed_if=(("use_gate_in_kernel", True),)),
 )
 _OUTPUT_AXES = (("V",),)
 _OUTPUT_LIKE = (2,)  # the argument whose dtype each output takes
 _KEY_AXIS, _VALUE_AXIS = "K", "V"
 _DECLARED_V_FIRST = False
 _NUMBERS = ("scale",)
-_FLAGS = ("use_qk_l2norm_in_kernel",)
+_FLAGS = ("use_qk_l2norm_in_kernel", "use_gate_in_kernel", "use_beta_sigmoid_in_kernel")
 
 
 class _Sizes(NamedTuple):
@@ -187,6 +195,26 @@ def _per_key_head(x: torch.Tensor, key_heads: int, axis: int) -> torch.Tensor:
     return x if x.shape[axis] == key_heads else x.unflatten(axis, (key_heads, -1)).sum(axis)
 
 
+def _per_token(x: torch.Tensor, sizes: _Sizes) -> torch.Tensor:
+    """A param [HV, ...] for every token [*lead, HV, ...], without copying."""
+    return x.expand(*sizes.lead, *x.shape)
+
+
+def _over_tokens(x: torch.Tensor, sizes: _Sizes) -> torch.Tensor:
+    """The sum over all tokens: the gradient of a param."""
+    return x.sum(tuple(range(len(sizes.lead))))
+
+
+def _zeros_like(x: torch.Tensor | None) -> Any:
+    """No contribution to a gradient; of an argument that is left out, a plain 0."""
+    return 0.0 if x is None else torch.zeros_like(x)
+
+
+def _softplus(x: torch.Tensor) -> torch.Tensor:
+    """log(1 + exp(x)) for any x."""
+    return x.clamp(min=0) + torch.log1p(torch.exp(-x.abs()))
+
+
 def _l2norm(x: torch.Tensor) -> torch.Tensor:
     """x / sqrt(sum x^2 + 1e-6)."""
     return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)
@@ -205,8 +233,12 @@ def _operands(
     v: torch.Tensor,
     g: torch.Tensor,
     beta: torch.Tensor,
+    A_log: torch.Tensor | None,
+    dt_bias: torch.Tensor | None,
     scale: float,
     use_qk_l2norm_in_kernel: bool,
+    use_gate_in_kernel: bool,
+    use_beta_sigmoid_in_kernel: bool,
     *,
     sizes: _Sizes,
 ) -> tuple[torch.Tensor, ...]:
@@ -215,14 +247,28 @@ def _operands(
         kn = _l2norm(k)
     else:
         kn = k
-    beta_spread = beta.unsqueeze(-1)
-    product = beta_spread * v
-    minus = -beta
+    if use_beta_sigmoid_in_kernel:
+        b = torch.sigmoid(beta)
+    else:
+        b = beta
+    b_spread = b.unsqueeze(-1)
+    product = b_spread * v
+    minus = -b
     if use_qk_l2norm_in_kernel:
         qn = _l2norm(q)
     else:
         qn = q
     product_2 = scale * qn
+    if use_gate_in_kernel:
+        exp = torch.exp(A_log)
+        minus_2 = -exp
+        dt_bias_tokens = _per_token(dt_bias, sizes)
+        total = g + dt_bias_tokens
+        softplus = _softplus(total)
+        minus_2_tokens = _per_token(minus_2, sizes)
+        gate = minus_2_tokens * softplus
+    else:
+        gate = g.clamp(max=0.0)
     kn_heads = _per_value_head(kn, sizes.heads, -2)
     product_2_heads = _per_value_head(product_2, sizes.heads, -2)
     return (
@@ -230,7 +276,7 @@ def _operands(
         product,
         minus.unsqueeze(-1),
         product_2_heads,
-        g.unsqueeze(-1),
+        gate.unsqueeze(-1),
     )
 
 
@@ -240,8 +286,12 @@ def _operands_gradient(
     v: torch.Tensor,
     g: torch.Tensor,
     beta: torch.Tensor,
+    A_log: torch.Tensor | None,
+    dt_bias: torch.Tensor | None,
     scale: float,
     use_qk_l2norm_in_kernel: bool,
+    use_gate_in_kernel: bool,
+    use_beta_sigmoid_in_kernel: bool,
     d_write: torch.Tensor,
     d_value: torch.Tensor,
     d_strength: torch.Tensor,
@@ -253,31 +303,68 @@ def _operands_gradient(
     """The gradient of every argument for the gradients of the operands; None where none depends on it."""
     d_strength = d_strength.squeeze(-1)
     d_log_decay = d_log_decay.squeeze(-1)
-    beta_spread = beta.unsqueeze(-1)
+    if use_beta_sigmoid_in_kernel:
+        b = torch.sigmoid(beta)
+    else:
+        b = beta
+    b_spread = b.unsqueeze(-1)
     d = _per_key_head(d_query, sizes.key_heads, -2)
     d_2 = _per_key_head(d_write, sizes.key_heads, -2)
-    d_3 = d * scale
-    if use_qk_l2norm_in_kernel:
-        d_4 = _l2norm_gradient(d_3, q)
-        d_q = d_4
+    if use_gate_in_kernel:
+        exp = torch.exp(A_log)
+        minus_2 = -exp
+        dt_bias_tokens = _per_token(dt_bias, sizes)
+        total = g + dt_bias_tokens
+        softplus = _softplus(total)
+        minus_2_tokens = _per_token(minus_2, sizes)
+        d_3 = d_log_decay * softplus
+        d_4 = d_log_decay * minus_2_tokens
+        d_5 = _over_tokens(d_3, sizes)
+        d_6 = torch.sigmoid(total)
+        d_7 = d_4 * d_6
+        d_8 = _over_tokens(d_7, sizes)
+        d_9 = -d_5
+        d_10 = d_9 * exp
+        d_g = d_7
+        d_dt_bias = d_8
+        d_A_log = d_10
     else:
-        d_q = d_3
-    d_5 = -d_strength
-    d_6 = d_value * v
-    d_7 = d_value * beta_spread
-    d_8 = d_6.sum(-1)
-    d_beta = d_5 + d_8
+        d_11 = torch.where(g <= 0.0, d_log_decay, 0.0)
+        d_g = d_11
+        d_dt_bias = _zeros_like(dt_bias)
+        d_A_log = _zeros_like(A_log)
+    d_12 = d * scale
     if use_qk_l2norm_in_kernel:
-        d_9 = _l2norm_gradient(d_2, k)
-        d_k = d_9
+        d_13 = _l2norm_gradient(d_12, q)
+        d_q = d_13
+    else:
+        d_q = d_12
+    d_14 = -d_strength
+    d_15 = d_value * v
+    d_16 = d_value * b_spread
+    d_17 = d_15.sum(-1)
+    d_b = d_14 + d_17
+    if use_beta_sigmoid_in_kernel:
+        b = torch.sigmoid(beta)
+        d_18 = 1.0 - b
+        d_19 = b * d_18
+        d_20 = d_b * d_19
+        d_beta = d_20
+    else:
+        d_beta = d_b
+    if use_qk_l2norm_in_kernel:
+        d_21 = _l2norm_gradient(d_2, k)
+        d_k = d_21
     else:
         d_k = d_2
     return (
         d_q,
         d_k,
-        d_7,
-        d_log_decay,
+        d_16,
+        d_g,
         d_beta,
+        d_A_log,
+        d_dt_bias,
     )
 
 
@@ -287,8 +374,12 @@ def _readout(
     v: torch.Tensor,
     g: torch.Tensor,
     beta: torch.Tensor,
+    A_log: torch.Tensor | None,
+    dt_bias: torch.Tensor | None,
     scale: float,
     use_qk_l2norm_in_kernel: bool,
+    use_gate_in_kernel: bool,
+    use_beta_sigmoid_in_kernel: bool,
     read: torch.Tensor,
     *,
     sizes: _Sizes,
@@ -305,8 +396,12 @@ def _readout_gradient(
     v: torch.Tensor,
     g: torch.Tensor,
     beta: torch.Tensor,
+    A_log: torch.Tensor | None,
+    dt_bias: torch.Tensor | None,
     scale: float,
     use_qk_l2norm_in_kernel: bool,
+    use_gate_in_kernel: bool,
+    use_beta_sigmoid_in_kernel: bool,
     read: torch.Tensor | None,
     d_o: torch.Tensor,
     *,
@@ -315,6 +410,8 @@ def _readout_gradient(
     """The gradients of the reads, then of every argument, for the gradients of the outputs."""
     return (
         d_o,
+        None,
+        None,
         None,
         None,
         None,
@@ -329,14 +426,20 @@ def _token(
     v: torch.Tensor,
     g: torch.Tensor,
     beta: torch.Tensor,
+    A_log: torch.Tensor | None,
+    dt_bias: torch.Tensor | None,
     scale: float,
     use_qk_l2norm_in_kernel: bool,
+    use_gate_in_kernel: bool,
+    use_beta_sigmoid_in_kernel: bool,
     before: torch.Tensor,
 ) -> tuple[torch.Tensor, ...]:
     """One token exactly as the spec writes it: columns [..., n, 1] and matrices; returns the outputs and the new state."""
     qn = (q * torch.rsqrt((q * q).sum(-2, keepdim=True) + 1e-6)) if use_qk_l2norm_in_kernel else q
     kn = (k * torch.rsqrt((k * k).sum(-2, keepdim=True) + 1e-6)) if use_qk_l2norm_in_kernel else k
-    after = ((torch.exp(g) * (torch.eye(before.shape[-2], dtype=before.dtype, device=before.device) - ((beta * kn) @ kn.mT))) @ before) + ((beta * kn) @ v.mT)  # S[t]
+    gate = ((-torch.exp(A_log)) * _softplus((g + dt_bias))) if use_gate_in_kernel else g.clamp(max=0.0)
+    b = torch.sigmoid(beta) if use_beta_sigmoid_in_kernel else beta
+    after = ((torch.exp(gate) * (torch.eye(before.shape[-2], dtype=before.dtype, device=before.device) - ((b * kn) @ kn.mT))) @ before) + ((b * kn) @ v.mT)  # S[t]
     o = (scale * after.mT) @ qn
     return (o, after)
 
@@ -358,17 +461,18 @@ def _cumulate(log_decay: torch.Tensor) -> _Cumulated:
 
 def _decay_between(later: _Cumulated, earlier: _Cumulated) -> torch.Tensor:
     """The decay from `earlier` to `later`; the exponent is never positive."""
-    return ((later.coarse - earlier.coarse) + (later.fine - earlier.fine)).clamp_(max=0).exp2_()
-
+    decay = ((later.coarse - earlier.coarse) + (later.fine - earlier.fine)).clamp_(max=0).exp2_()
+    return decay
 
 def _at(sums: _Cumulated, rows: slice) -> _Cumulated:
     """The sums at some tokens of the chunk."""
-    return _Cumulated(sums.coarse[..., rows, :], sums.fine[..., rows, :])
+    return _Cumulated(*(x[..., rows, :] for x in sums))
 
 
-def _zero_sums(sums: _Cumulated) -> _Cumulated:
+def _at_start(sums: _Cumulated) -> _Cumulated:
     """The sums at the chunk's start."""
-    return _Cumulated(torch.zeros_like(sums.coarse[..., :1, :]), torch.zeros_like(sums.fine[..., :1, :]))
+    first = _at(sums, slice(0, 1))
+    return _Cumulated(torch.zeros_like(first.coarse), torch.zeros_like(first.fine))
 
 
 def _gamma(later: _Cumulated, earlier: _Cumulated) -> torch.Tensor:
@@ -427,7 +531,7 @@ def _forward_chunks(
     Fills `states` with the state before each chunk and after the last; returns the reads, and last the outgoing state.
     """
     cumulated = _cumulate(log_decay)
-    from_start = _decay_between(cumulated, _zero_sums(cumulated))
+    from_start = _decay_between(cumulated, _at_start(cumulated))
     to_end = _decay_between(_at(cumulated, slice(-1, None)), cumulated)
     through = from_start[..., -1:, :].mT
     # Γ: decay from token j to token i
@@ -473,7 +577,7 @@ def _backward_chunks(
     Returns the gradient of every operand, and last of the incoming state.
     """
     cumulated = _cumulate(log_decay)
-    from_start = _decay_between(cumulated, _zero_sums(cumulated))
+    from_start = _decay_between(cumulated, _at_start(cumulated))
     to_end = _decay_between(_at(cumulated, slice(-1, None)), cumulated)
     through = from_start[..., -1:, :].mT
     # Γ: decay from token j to token i
@@ -781,6 +885,26 @@ def _column(info: _Argument, x: torch.Tensor | None, rows: slice, t: int, sizes:
 
 
 @_jit
+def _tl_sigmoid(x):
+    """1 / (1 + exp(-x)), without an exponential that overflows."""
+    z = tl.exp(-tl.abs(x))
+    return tl.where(x < 0.0, z, 1.0) / (1.0 + z)
+
+
+@_jit
+def _tl_log1p(x):
+    """log(1 + x), right to the last digits of a small x: the rounding error of 1 + x cancels (Goldberg 1991, theorem 4)."""
+    u = 1.0 + x
+    return tl.where(u == 1.0, x, tl.log(u) * (x / tl.where(u == 1.0, 1.0, u - 1.0)))
+
+
+@_jit
+def _tl_minimum(x, y):
+    """The smaller of the two; NaN where either is."""
+    return tl.minimum(x, y, propagate_nan=tl.PropagateNan.ALL)
+
+
+@_jit
 def _tl_l2norm(x, mask):
     """x / sqrt(sum x^2 + 1e-6)."""
     return x / tl.sqrt(tl.sum(tl.where(mask, x * x, 0.0), 0) + 1e-6)
@@ -793,17 +917,25 @@ def _tl_l2norm_grad(dy, x, mask):
     return r * (dy - x * (r * r * tl.sum(tl.where(mask, dy * x, 0.0), 0)))
 
 
+@_jit
+def _tl_softplus(x):
+    """log(1 + exp(x)), finite and exact at both ends."""
+    return tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL) + _tl_log1p(tl.exp(-tl.abs(x)))
+
+
 def _triton_kernel(*unspecialized):
     """Compiles a kernel, once for all values of the arguments `unspecialized`."""
     return (lambda kernel: kernel) if triton is None else triton.jit(do_not_specialize=list(unspecialized))
 
 
 def _triton_tiles(keys, values, entries, whole):
-    """Key block, value block, number of value blocks, and warps, for about `entries` entries of the state a program."""
+    """Key block, value block, number of value blocks, warps, and pipeline stages, for about `entries` entries of the state a program."""
     key_block, value_block = triton.next_power_of_2(keys), triton.next_power_of_2(values)
     if not whole:
         value_block = min(value_block, max(entries // key_block, 8))
-    return key_block, value_block, triton.cdiv(values, value_block), min(max(key_block * value_block // 1024, 1), 16)
+    held = key_block * value_block
+    stages = 3 if held <= 4096 else 1  # loading large states ahead would not fit into shared memory
+    return key_block, value_block, triton.cdiv(values, value_block), min(max(held // 1024, 1), 16), stages
 
 
 def _triton_strides(tensor):
@@ -819,13 +951,15 @@ def _triton_sum_parts(parts, like, heads):
     return total.to(like.dtype)
 
 
-@_triton_kernel("T", "s_g", "s_beta", "n_scale")
+@_triton_kernel("T", "s_g", "s_beta", "s_A_log", "s_dt_bias", "n_scale")
 def _recurrent_forward_kernel(
     p_q, s_q,
     p_k, s_k,
     p_v, s_v,
     p_g, s_g,
     p_beta, s_beta,
+    p_A_log, s_A_log,
+    p_dt_bias, s_dt_bias,
     p_o,
     p_initial,
     s_initial,
@@ -835,6 +969,8 @@ def _recurrent_forward_kernel(
     n_scale: tl.float64,
     T,
     opt_use_qk_l2norm_in_kernel: tl.constexpr,
+    opt_use_gate_in_kernel: tl.constexpr,
+    opt_use_beta_sigmoid_in_kernel: tl.constexpr,
     H: tl.constexpr,
     HV: tl.constexpr,
     K: tl.constexpr,
@@ -843,10 +979,11 @@ def _recurrent_forward_kernel(
     BV: tl.constexpr,
     NV: tl.constexpr,
     ACC: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """One sequence, value head and value block, token by token, the state [BK, BV] in registers.
 
-    S[t] = exp(g) * (I - beta * kn @ kn^T) @ S[t-1] + beta * kn @ v^T
+    S[t] = exp(gate) * (I - b * kn @ kn^T) @ S[t-1] + b * kn @ v^T
     o    = scale * S[t]^T @ qn
     """
     i_v = (tl.program_id(0) % NV).to(tl.int64)  # value block
@@ -873,14 +1010,22 @@ def _recurrent_forward_kernel(
     p_v += i_b * s_v[0] + i_h * s_v[2]
     p_g += i_b * s_g[0] + i_h * s_g[2]
     p_beta += i_b * s_beta[0] + i_h * s_beta[2]
+    if p_A_log is not None:
+        p_A_log += i_h * s_A_log[0]
+    if p_dt_bias is not None:
+        p_dt_bias += i_h * s_dt_bias[0]
     c_scale = tl.full((), n_scale, ACC)
+    if p_A_log is not None:
+        b_A_log = tl.load(p_A_log).to(ACC)
+    if p_dt_bias is not None:
+        b_dt_bias = tl.load(p_dt_bias).to(ACC)
     o_s = o_k[:, None] * V + o_v[None, :]
     if p_initial is not None:
         p_initial += i_n * s_initial[0] + i_h * s_initial[1]
         b_S = tl.load(p_initial + o_k[:, None] * s_initial[2] + o_v[None, :] * s_initial[3], mask=m_s, other=0.0).to(ACC)
     else:
         b_S = tl.zeros((BK, BV), ACC)
-    for t in range(0, length):
+    for t in tl.range(0, length, num_stages=STAGES):
         at = bos + t
         row = (first + t) * HV + i_h
         if p_saved is not None:
@@ -895,20 +1040,32 @@ def _recurrent_forward_kernel(
             b_kn = _tl_l2norm(b_k, m_k)
         else:
             b_kn = b_k
-        b_beta_spread = tl.broadcast_to(b_beta, (BV,))
-        b_product = b_beta_spread * b_v
-        b_minus = -b_beta
+        if opt_use_beta_sigmoid_in_kernel:
+            b_b = _tl_sigmoid(b_beta)
+        else:
+            b_b = b_beta
+        b_b_spread = tl.broadcast_to(b_b, (BV,))
+        b_product = b_b_spread * b_v
+        b_minus = -b_b
         if opt_use_qk_l2norm_in_kernel:
             b_qn = _tl_l2norm(b_q, m_k)
         else:
             b_qn = b_q
         b_product_2 = c_scale * b_qn
-        b_exp = tl.exp(b_g)
+        if opt_use_gate_in_kernel:
+            b_exp = tl.exp(b_A_log)
+            b_minus_2 = -b_exp
+            b_total = b_g + b_dt_bias
+            b_softplus = _tl_softplus(b_total)
+            b_gate = b_minus_2 * b_softplus
+        else:
+            b_gate = _tl_minimum(b_g, 0.0)
+        b_exp_2 = tl.exp(b_gate)
         b_write = tl.where(m_k, b_kn, 0.0)
         b_value = tl.where(m_v, b_product, 0.0)
         b_strength = b_minus
         b_query = tl.where(m_k, b_product_2, 0.0)
-        b_decay = b_exp
+        b_decay = b_exp_2
         b_M = b_S
         b_D = b_decay * b_M
         b_U = tl.sum(b_write[:, None] * b_D, 0)
@@ -925,8 +1082,12 @@ def _triton_recurrent_forward(
     v,
     g,
     beta,
+    A_log,
+    dt_bias,
     scale,
     use_qk_l2norm_in_kernel,
+    use_gate_in_kernel,
+    use_beta_sigmoid_in_kernel,
     initial_state,
     cu_seqlens,
     _save,
@@ -938,7 +1099,7 @@ def _triton_recurrent_forward(
     _size_V = v.shape[3]
     _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
     _wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-    _BK, _BV, _NV, _warps = _triton_tiles(_size_K, _size_V, 1024, whole=False)
+    _BK, _BV, _NV, _warps, _stages = _triton_tiles(_size_K, _size_V, 1024, whole=False)
     o = torch.empty((_B, _T, _HV, _size_V), dtype=v.dtype, device=q.device)
     _state = (_HV, _size_K, _size_V)
     _final = torch.empty((_N, *_state), dtype=_wide, device=q.device)
@@ -952,6 +1113,8 @@ def _triton_recurrent_forward(
             v, v.stride(),
             g, g.stride(),
             beta, beta.stride(),
+            A_log, _triton_strides(A_log),
+            dt_bias, _triton_strides(dt_bias),
             o,
             initial_state,
             _triton_strides(initial_state),
@@ -961,6 +1124,8 @@ def _triton_recurrent_forward(
             float(scale),
             _T,
             use_qk_l2norm_in_kernel,
+            use_gate_in_kernel,
+            use_beta_sigmoid_in_kernel,
             _H,
             _HV,
             _size_K,
@@ -969,24 +1134,29 @@ def _triton_recurrent_forward(
             _BV,
             _NV,
             tl.float64 if _wide == torch.float64 else tl.float32,
+            _stages,
             num_warps=_warps,
         )
     return o, _final, _saved
 
 
-@_triton_kernel("s_g", "s_beta", "n_scale")
+@_triton_kernel("s_g", "s_beta", "s_A_log", "s_dt_bias", "n_scale")
 def _step_kernel(
     p_q, s_q,
     p_k, s_k,
     p_v, s_v,
     p_g, s_g,
     p_beta, s_beta,
+    p_A_log, s_A_log,
+    p_dt_bias, s_dt_bias,
     p_o,
     p_state,
     s_state,
     p_indices,
     n_scale: tl.float64,
     opt_use_qk_l2norm_in_kernel: tl.constexpr,
+    opt_use_gate_in_kernel: tl.constexpr,
+    opt_use_beta_sigmoid_in_kernel: tl.constexpr,
     H: tl.constexpr,
     HV: tl.constexpr,
     K: tl.constexpr,
@@ -995,10 +1165,11 @@ def _step_kernel(
     BV: tl.constexpr,
     NV: tl.constexpr,
     ACC: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """One token of one sequence, value head and value block; the state is updated in place.
 
-    S[t] = exp(g) * (I - beta * kn @ kn^T) @ S[t-1] + beta * kn @ v^T
+    S[t] = exp(gate) * (I - b * kn @ kn^T) @ S[t-1] + b * kn @ v^T
     o    = scale * S[t]^T @ qn
     """
     i_v = (tl.program_id(0) % NV).to(tl.int64)  # value block
@@ -1015,7 +1186,15 @@ def _step_kernel(
     p_v += i_n * s_v[0] + i_h * s_v[1]
     p_g += i_n * s_g[0] + i_h * s_g[1]
     p_beta += i_n * s_beta[0] + i_h * s_beta[1]
+    if p_A_log is not None:
+        p_A_log += i_h * s_A_log[0]
+    if p_dt_bias is not None:
+        p_dt_bias += i_h * s_dt_bias[0]
     c_scale = tl.full((), n_scale, ACC)
+    if p_A_log is not None:
+        b_A_log = tl.load(p_A_log).to(ACC)
+    if p_dt_bias is not None:
+        b_dt_bias = tl.load(p_dt_bias).to(ACC)
     row = i_n * HV + i_h
     if p_indices is not None:
         slot = tl.load(p_indices + i_n).to(tl.int64)
@@ -1034,20 +1213,32 @@ def _step_kernel(
         b_kn = _tl_l2norm(b_k, m_k)
     else:
         b_kn = b_k
-    b_beta_spread = tl.broadcast_to(b_beta, (BV,))
-    b_product = b_beta_spread * b_v
-    b_minus = -b_beta
+    if opt_use_beta_sigmoid_in_kernel:
+        b_b = _tl_sigmoid(b_beta)
+    else:
+        b_b = b_beta
+    b_b_spread = tl.broadcast_to(b_b, (BV,))
+    b_product = b_b_spread * b_v
+    b_minus = -b_b
     if opt_use_qk_l2norm_in_kernel:
         b_qn = _tl_l2norm(b_q, m_k)
     else:
         b_qn = b_q
     b_product_2 = c_scale * b_qn
-    b_exp = tl.exp(b_g)
+    if opt_use_gate_in_kernel:
+        b_exp = tl.exp(b_A_log)
+        b_minus_2 = -b_exp
+        b_total = b_g + b_dt_bias
+        b_softplus = _tl_softplus(b_total)
+        b_gate = b_minus_2 * b_softplus
+    else:
+        b_gate = _tl_minimum(b_g, 0.0)
+    b_exp_2 = tl.exp(b_gate)
     b_write = tl.where(m_k, b_kn, 0.0)
     b_value = tl.where(m_v, b_product, 0.0)
     b_strength = b_minus
     b_query = tl.where(m_k, b_product_2, 0.0)
-    b_decay = b_exp
+    b_decay = b_exp_2
     b_D = b_decay * b_M
     b_U = tl.sum(b_write[:, None] * b_D, 0)
     b_E = b_value + b_strength * b_U
@@ -1063,8 +1254,12 @@ def _triton_step(
     v,
     g,
     beta,
+    A_log,
+    dt_bias,
     scale,
     use_qk_l2norm_in_kernel,
+    use_gate_in_kernel,
+    use_beta_sigmoid_in_kernel,
     state,
     state_indices,
 ):
@@ -1074,7 +1269,7 @@ def _triton_step(
     _size_K = q.shape[2]
     _size_V = v.shape[2]
     _wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-    _BK, _BV, _NV, _warps = _triton_tiles(_size_K, _size_V, 4096, whole=False)
+    _BK, _BV, _NV, _warps, _stages = _triton_tiles(_size_K, _size_V, 4096, whole=False)
     o = torch.empty((_B, _HV, _size_V), dtype=v.dtype, device=q.device)
     if _B > 0 and _HV > 0:
         with torch.cuda.device_of(q):
@@ -1084,12 +1279,16 @@ def _triton_step(
                 v, v.stride(),
                 g, g.stride(),
                 beta, beta.stride(),
+                A_log, _triton_strides(A_log),
+                dt_bias, _triton_strides(dt_bias),
                 o,
                 state,
                 state.stride(),
                 state_indices,
                 float(scale),
                 use_qk_l2norm_in_kernel,
+                use_gate_in_kernel,
+                use_beta_sigmoid_in_kernel,
                 _H,
                 _HV,
                 _size_K,
@@ -1098,23 +1297,28 @@ def _triton_step(
                 _BV,
                 _NV,
                 tl.float64 if _wide == torch.float64 else tl.float32,
+                _stages,
                 num_warps=_warps,
             )
     return (o,)
 
 
-@_triton_kernel("T", "total", "s_g", "s_beta", "n_scale")
+@_triton_kernel("T", "total", "s_g", "s_beta", "s_A_log", "s_dt_bias", "n_scale")
 def _recurrent_backward_kernel(
     p_q, s_q,
     p_k, s_k,
     p_v, s_v,
     p_g, s_g,
     p_beta, s_beta,
+    p_A_log, s_A_log,
+    p_dt_bias, s_dt_bias,
     dp_q,
     dp_k,
     dp_v,
     dp_g,
     dp_beta,
+    dp_A_log,
+    dp_dt_bias,
     dp_o,
     ds_o,
     p_saved,
@@ -1127,6 +1331,8 @@ def _recurrent_backward_kernel(
     T,
     total,
     opt_use_qk_l2norm_in_kernel: tl.constexpr,
+    opt_use_gate_in_kernel: tl.constexpr,
+    opt_use_beta_sigmoid_in_kernel: tl.constexpr,
     H: tl.constexpr,
     HV: tl.constexpr,
     K: tl.constexpr,
@@ -1135,6 +1341,7 @@ def _recurrent_backward_kernel(
     BV: tl.constexpr,
     NV: tl.constexpr,
     ACC: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """One sequence, value head and value block, from the last token to the first.
 
@@ -1165,9 +1372,21 @@ def _recurrent_backward_kernel(
     p_v += i_b * s_v[0] + i_h * s_v[2]
     p_g += i_b * s_g[0] + i_h * s_g[2]
     p_beta += i_b * s_beta[0] + i_h * s_beta[2]
+    if p_A_log is not None:
+        p_A_log += i_h * s_A_log[0]
+    if p_dt_bias is not None:
+        p_dt_bias += i_h * s_dt_bias[0]
     if dp_o is not None:
         dp_o += i_b * ds_o[0] + i_h * ds_o[2]
     c_scale = tl.full((), n_scale, ACC)
+    if p_A_log is not None:
+        b_A_log = tl.load(p_A_log).to(ACC)
+    if p_dt_bias is not None:
+        b_dt_bias = tl.load(p_dt_bias).to(ACC)
+    if p_A_log is not None:
+        sum_A_log = tl.full((), 0.0, ACC)
+    if p_dt_bias is not None:
+        sum_dt_bias = tl.full((), 0.0, ACC)
     o_s = o_k[:, None] * V + o_v[None, :]
     p_work += tl.program_id(0).to(tl.int64) * (64 * BK * BV) + tl.arange(0, BK)[:, None] * BV + tl.arange(0, BV)[None, :]
     if dp_final is not None:
@@ -1180,7 +1399,7 @@ def _recurrent_backward_kernel(
         start = (segments - 1 - i_s) * 64
         count = tl.minimum(length - start, 64)
         b_S = tl.load(p_saved + ((slot + start // 64) * HV + i_h) * (K * V) + o_s, mask=m_s, other=0.0)
-        for j in range(0, count):
+        for j in tl.range(0, count, num_stages=STAGES):
             at = bos + start + j
             tl.store(p_work + j * (BK * BV), b_S)
             b_q = tl.load(p_q + at * s_q[1] + o_k * s_q[3], mask=m_k, other=0.0).to(ACC)
@@ -1192,27 +1411,39 @@ def _recurrent_backward_kernel(
                 b_kn = _tl_l2norm(b_k, m_k)
             else:
                 b_kn = b_k
-            b_beta_spread = tl.broadcast_to(b_beta, (BV,))
-            b_product = b_beta_spread * b_v
-            b_minus = -b_beta
+            if opt_use_beta_sigmoid_in_kernel:
+                b_b = _tl_sigmoid(b_beta)
+            else:
+                b_b = b_beta
+            b_b_spread = tl.broadcast_to(b_b, (BV,))
+            b_product = b_b_spread * b_v
+            b_minus = -b_b
             if opt_use_qk_l2norm_in_kernel:
                 b_qn = _tl_l2norm(b_q, m_k)
             else:
                 b_qn = b_q
             b_product_2 = c_scale * b_qn
-            b_exp = tl.exp(b_g)
+            if opt_use_gate_in_kernel:
+                b_exp = tl.exp(b_A_log)
+                b_minus_2 = -b_exp
+                b_total = b_g + b_dt_bias
+                b_softplus = _tl_softplus(b_total)
+                b_gate = b_minus_2 * b_softplus
+            else:
+                b_gate = _tl_minimum(b_g, 0.0)
+            b_exp_2 = tl.exp(b_gate)
             b_write = tl.where(m_k, b_kn, 0.0)
             b_value = tl.where(m_v, b_product, 0.0)
             b_strength = b_minus
             b_query = tl.where(m_k, b_product_2, 0.0)
-            b_decay = b_exp
+            b_decay = b_exp_2
             b_M = b_S
             b_D = b_decay * b_M
             b_U = tl.sum(b_write[:, None] * b_D, 0)
             b_E = b_value + b_strength * b_U
             b_S = b_D + b_write[:, None] * b_E[None, :]
         tl.debug_barrier()  # the states are read by other threads than wrote them
-        for j in range(0, count):
+        for j in tl.range(0, count, num_stages=STAGES):
             at = bos + start + (count - 1 - j)
             row = first + start + (count - 1 - j)
             b_M = tl.load(p_work + (count - 1 - j) * (BK * BV))
@@ -1226,20 +1457,32 @@ def _recurrent_backward_kernel(
                 b_kn = _tl_l2norm(b_k, m_k)
             else:
                 b_kn = b_k
-            b_beta_spread = tl.broadcast_to(b_beta, (BV,))
-            b_product = b_beta_spread * b_v
-            b_minus = -b_beta
+            if opt_use_beta_sigmoid_in_kernel:
+                b_b = _tl_sigmoid(b_beta)
+            else:
+                b_b = b_beta
+            b_b_spread = tl.broadcast_to(b_b, (BV,))
+            b_product = b_b_spread * b_v
+            b_minus = -b_b
             if opt_use_qk_l2norm_in_kernel:
                 b_qn = _tl_l2norm(b_q, m_k)
             else:
                 b_qn = b_q
             b_product_2 = c_scale * b_qn
-            b_exp = tl.exp(b_g)
+            if opt_use_gate_in_kernel:
+                b_exp = tl.exp(b_A_log)
+                b_minus_2 = -b_exp
+                b_total = b_g + b_dt_bias
+                b_softplus = _tl_softplus(b_total)
+                b_gate = b_minus_2 * b_softplus
+            else:
+                b_gate = _tl_minimum(b_g, 0.0)
+            b_exp_2 = tl.exp(b_gate)
             b_write = tl.where(m_k, b_kn, 0.0)
             b_value = tl.where(m_v, b_product, 0.0)
             b_strength = b_minus
             b_query = tl.where(m_k, b_product_2, 0.0)
-            b_decay = b_exp
+            b_decay = b_exp_2
             b_D = b_decay * b_M
             b_U = tl.sum(b_write[:, None] * b_D, 0)
             b_E = b_value + b_strength * b_U
@@ -1260,34 +1503,69 @@ def _recurrent_backward_kernel(
             b_d_strength = tl.sum(b_dE * b_U, 0)
             b_d_query = tl.sum(b_S * b_dR[None, :], 1)
             b_d_decay = tl.sum(tl.sum(b_G * b_M, 1), 0)
-            b_d = b_d_decay * b_exp
-            b_d_2 = b_d_query * c_scale
-            if opt_use_qk_l2norm_in_kernel:
-                b_d_3 = _tl_l2norm_grad(b_d_2, b_q, m_k)
-                b_d_q = b_d_3
+            b_d = b_d_decay * b_exp_2
+            if opt_use_gate_in_kernel:
+                b_exp = tl.exp(b_A_log)
+                b_minus_2 = -b_exp
+                b_total = b_g + b_dt_bias
+                b_softplus = _tl_softplus(b_total)
+                b_d_2 = b_d * b_softplus
+                b_d_3 = b_d * b_minus_2
+                b_d_5 = _tl_sigmoid(b_total)
+                b_d_6 = b_d_3 * b_d_5
+                b_d_8 = -b_d_2
+                b_d_9 = b_d_8 * b_exp
+                b_d_g = b_d_6
+                b_d_dt_bias = b_d_6
+                b_d_A_log = b_d_9
             else:
-                b_d_q = b_d_2
-            b_d_4 = -b_d_strength
-            b_d_5 = b_d_value * b_v
-            b_d_6 = b_d_value * b_beta_spread
-            b_d_7 = tl.sum(tl.where(m_v, b_d_5, 0.0), 0)
-            b_d_beta = b_d_4 + b_d_7
+                b_d_10 = tl.where(b_g <= 0.0, b_d, 0.0)
+                b_d_g = b_d_10
+                b_d_dt_bias = tl.full((), 0.0, ACC)
+                b_d_A_log = tl.full((), 0.0, ACC)
+            b_d_11 = b_d_query * c_scale
             if opt_use_qk_l2norm_in_kernel:
-                b_d_8 = _tl_l2norm_grad(b_d_write, b_k, m_k)
-                b_d_k = b_d_8
+                b_d_12 = _tl_l2norm_grad(b_d_11, b_q, m_k)
+                b_d_q = b_d_12
+            else:
+                b_d_q = b_d_11
+            b_d_13 = -b_d_strength
+            b_d_14 = b_d_value * b_v
+            b_d_15 = b_d_value * b_b_spread
+            b_d_16 = tl.sum(tl.where(m_v, b_d_14, 0.0), 0)
+            b_d_b = b_d_13 + b_d_16
+            if opt_use_beta_sigmoid_in_kernel:
+                b_b = _tl_sigmoid(b_beta)
+                b_d_17 = 1.0 - b_b
+                b_d_18 = b_b * b_d_17
+                b_d_19 = b_d_b * b_d_18
+                b_d_beta = b_d_19
+            else:
+                b_d_beta = b_d_b
+            if opt_use_qk_l2norm_in_kernel:
+                b_d_20 = _tl_l2norm_grad(b_d_write, b_k, m_k)
+                b_d_k = b_d_20
             else:
                 b_d_k = b_d_write
             tl.store(dp_q + ((i_v * total + row) * HV + i_h) * K + o_k, b_d_q.to(dp_q.dtype.element_ty), mask=m_k)
             tl.store(dp_k + ((i_v * total + row) * HV + i_h) * K + o_k, b_d_k.to(dp_k.dtype.element_ty), mask=m_k)
-            tl.store(dp_v + (row * HV + i_h) * V + o_v, b_d_6.to(dp_v.dtype.element_ty), mask=m_v)
-            tl.store(dp_g + ((i_v * total + row) * HV + i_h), b_d.to(dp_g.dtype.element_ty))
+            tl.store(dp_v + (row * HV + i_h) * V + o_v, b_d_15.to(dp_v.dtype.element_ty), mask=m_v)
+            tl.store(dp_g + ((i_v * total + row) * HV + i_h), b_d_g.to(dp_g.dtype.element_ty))
             tl.store(dp_beta + ((i_v * total + row) * HV + i_h), b_d_beta.to(dp_beta.dtype.element_ty))
+            if p_A_log is not None:
+                sum_A_log += b_d_A_log
+            if p_dt_bias is not None:
+                sum_dt_bias += b_d_dt_bias
             # on to the token before
             b_N = b_decay * b_G
             b_S = b_M
         tl.debug_barrier()
     if dp_initial is not None:
         tl.store(dp_initial + (i_n * HV + i_h) * (K * V) + o_s, b_N, mask=m_s)
+    if p_A_log is not None:
+        tl.store(dp_A_log + ((i_n * NV + i_v) * HV + i_h), sum_A_log)
+    if p_dt_bias is not None:
+        tl.store(dp_dt_bias + ((i_n * NV + i_v) * HV + i_h), sum_dt_bias)
 
 
 def _triton_recurrent_backward(
@@ -1296,8 +1574,12 @@ def _triton_recurrent_backward(
     v,
     g,
     beta,
+    A_log,
+    dt_bias,
     scale,
     use_qk_l2norm_in_kernel,
+    use_gate_in_kernel,
+    use_beta_sigmoid_in_kernel,
     initial_state,
     cu_seqlens,
     _saved,
@@ -1311,12 +1593,14 @@ def _triton_recurrent_backward(
     _size_V = v.shape[3]
     _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
     _wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-    _BK, _BV, _NV, _warps = _triton_tiles(_size_K, _size_V, 4096, whole=False)
+    _BK, _BV, _NV, _warps, _stages = _triton_tiles(_size_K, _size_V, 2048, whole=False)
     _d_q = torch.empty((_NV, _B, _T, _HV, _size_K), dtype=_wide, device=q.device)
     _d_k = torch.empty((_NV, _B, _T, _HV, _size_K), dtype=_wide, device=k.device)
     _d_v = torch.empty((1, _B, _T, _HV, _size_V), dtype=v.dtype, device=v.device)
     _d_g = torch.empty((_NV, _B, _T, _HV), dtype=g.dtype if _NV == 1 else _wide, device=g.device)
     _d_beta = torch.empty((_NV, _B, _T, _HV), dtype=beta.dtype if _NV == 1 else _wide, device=beta.device)
+    _d_A_log = torch.empty((_N * _NV, _HV), dtype=_wide, device=A_log.device) if A_log is not None else None
+    _d_dt_bias = torch.empty((_N * _NV, _HV), dtype=_wide, device=dt_bias.device) if dt_bias is not None else None
     _d_initial = None if initial_state is None else torch.empty(initial_state.shape, dtype=_wide, device=q.device)
     if _N > 0 and _HV > 0:
         _work = torch.empty(_NV * _HV * _N * 64 * _BK * _BV, dtype=_wide, device=q.device)
@@ -1327,11 +1611,15 @@ def _triton_recurrent_backward(
                 v, v.stride(),
                 g, g.stride(),
                 beta, beta.stride(),
+                A_log, _triton_strides(A_log),
+                dt_bias, _triton_strides(dt_bias),
                 _d_q,
                 _d_k,
                 _d_v,
                 _d_g,
                 _d_beta,
+                _d_A_log,
+                _d_dt_bias,
                 _d_o,
                 _triton_strides(_d_o),
                 _saved,
@@ -1344,6 +1632,8 @@ def _triton_recurrent_backward(
                 _T,
                 _B * _T,
                 use_qk_l2norm_in_kernel,
+                use_gate_in_kernel,
+                use_beta_sigmoid_in_kernel,
                 _H,
                 _HV,
                 _size_K,
@@ -1352,6 +1642,7 @@ def _triton_recurrent_backward(
                 _BV,
                 _NV,
                 tl.float64 if _wide == torch.float64 else tl.float32,
+                _stages,
                 num_warps=_warps,
             )
     return (
@@ -1360,11 +1651,13 @@ def _triton_recurrent_backward(
         _triton_sum_parts(_d_v, v, _HV),
         _triton_sum_parts(_d_g, g, _HV),
         _triton_sum_parts(_d_beta, beta, _HV),
+        _d_A_log.sum(0).to(A_log.dtype) if A_log is not None else None,
+        _d_dt_bias.sum(0).to(dt_bias.dtype) if dt_bias is not None else None,
         None if _d_initial is None else _d_initial.to(initial_state.dtype),
     )
 
 
-_NAMESPACE = "recgen_gated_delta_rule_f0e70c9e8fec"  # holds the digest: two versions of a spec can live in one process
+_NAMESPACE = "recgen_gated_delta_rule_e9e00e5cde68"  # holds the digest: two versions of a spec can live in one process
 _ARGUMENT_COUNT = len(_ARGUMENTS)
 _OPTION_COUNT = len(_NUMBERS) + len(_FLAGS)
 
@@ -1389,7 +1682,7 @@ def _no_autocast(values: tuple[Any, ...]) -> torch.autocast:
     return torch.autocast(first.device.type, enabled=False)
 
 
-@torch.library.custom_op(f"{_NAMESPACE}::chunk_forward", mutates_args=(), schema="(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, float scale, bool use_qk_l2norm_in_kernel, Tensor? initial_state, Tensor? cu_seqlens, int chunk, bool save) -> (Tensor, Tensor, Tensor)")
+@torch.library.custom_op(f"{_NAMESPACE}::chunk_forward", mutates_args=(), schema="(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, Tensor? A_log, Tensor? dt_bias, float scale, bool use_qk_l2norm_in_kernel, bool use_gate_in_kernel, bool use_beta_sigmoid_in_kernel, Tensor? initial_state, Tensor? cu_seqlens, int chunk, bool save) -> (Tensor, Tensor, Tensor)")
 def _chunk_forward(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, (initial_state, cu_seqlens, chunk, save) = _split(values)
     _check_boundaries(cu_seqlens, arguments)
@@ -1397,7 +1690,7 @@ def _chunk_forward(*values: Any) -> tuple[torch.Tensor, ...]:
         return _torch_chunk_forward(arguments, options, initial_state, cu_seqlens, chunk, save)
 
 
-@torch.library.custom_op(f"{_NAMESPACE}::recurrent_forward", mutates_args=(), schema="(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, float scale, bool use_qk_l2norm_in_kernel, Tensor? initial_state, Tensor? cu_seqlens, int chunk, bool save) -> (Tensor, Tensor, Tensor)")
+@torch.library.custom_op(f"{_NAMESPACE}::recurrent_forward", mutates_args=(), schema="(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, Tensor? A_log, Tensor? dt_bias, float scale, bool use_qk_l2norm_in_kernel, bool use_gate_in_kernel, bool use_beta_sigmoid_in_kernel, Tensor? initial_state, Tensor? cu_seqlens, int chunk, bool save) -> (Tensor, Tensor, Tensor)")
 def _recurrent_forward(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, (initial_state, cu_seqlens, _, save) = _split(values)
     _check_boundaries(cu_seqlens, arguments)
@@ -1408,7 +1701,7 @@ def _recurrent_forward(*values: Any) -> tuple[torch.Tensor, ...]:
         return (*results, results[-1].new_empty(0, *results[-1].shape[1:]))
 
 
-@torch.library.custom_op(f"{_NAMESPACE}::chunk_backward", mutates_args=(), schema="(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, float scale, bool use_qk_l2norm_in_kernel, Tensor? initial_state, Tensor? cu_seqlens, int chunk, Tensor states, Tensor? d_output_0, Tensor? d_final_state) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
+@torch.library.custom_op(f"{_NAMESPACE}::chunk_backward", mutates_args=(), schema="(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, Tensor? A_log, Tensor? dt_bias, float scale, bool use_qk_l2norm_in_kernel, bool use_gate_in_kernel, bool use_beta_sigmoid_in_kernel, Tensor? initial_state, Tensor? cu_seqlens, int chunk, Tensor states, Tensor? d_output_0, Tensor? d_final_state) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
 def _chunk_backward(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, (initial_state, cu_seqlens, chunk, states, *gradients) = _split(values)
     with _no_autocast(values):
@@ -1416,7 +1709,7 @@ def _chunk_backward(*values: Any) -> tuple[torch.Tensor, ...]:
     return _present(found, states)
 
 
-@torch.library.custom_op(f"{_NAMESPACE}::recurrent_backward", mutates_args=(), schema="(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, float scale, bool use_qk_l2norm_in_kernel, Tensor? initial_state, Tensor? cu_seqlens, int chunk, Tensor states, Tensor? d_output_0, Tensor? d_final_state) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
+@torch.library.custom_op(f"{_NAMESPACE}::recurrent_backward", mutates_args=(), schema="(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, Tensor? A_log, Tensor? dt_bias, float scale, bool use_qk_l2norm_in_kernel, bool use_gate_in_kernel, bool use_beta_sigmoid_in_kernel, Tensor? initial_state, Tensor? cu_seqlens, int chunk, Tensor states, Tensor? d_output_0, Tensor? d_final_state) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
 def _recurrent_backward(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, (initial_state, cu_seqlens, chunk, states, *gradients) = _split(values)
     with _no_autocast(values):
@@ -1432,7 +1725,7 @@ def _present(gradients: tuple[torch.Tensor | None, ...], like: torch.Tensor) -> 
     return tuple(like.new_empty(0) if g is None else g for g in gradients)
 
 
-@torch.library.custom_op(f"{_NAMESPACE}::step", mutates_args=("state",), schema="(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, float scale, bool use_qk_l2norm_in_kernel, Tensor(a!) state, Tensor? state_indices) -> Tensor[]")
+@torch.library.custom_op(f"{_NAMESPACE}::step", mutates_args=("state",), schema="(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, Tensor? A_log, Tensor? dt_bias, float scale, bool use_qk_l2norm_in_kernel, bool use_gate_in_kernel, bool use_beta_sigmoid_in_kernel, Tensor(a!) state, Tensor? state_indices) -> Tensor[]")
 def _step(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, (state, state_indices) = _split(values)
     with _no_autocast(values):
@@ -1685,6 +1978,10 @@ def naive_recurrent_gated_delta_rule(
     initial_state: torch.Tensor | None = None,
     output_final_state: bool = False,
     use_qk_l2norm_in_kernel: bool = False,
+    use_gate_in_kernel: bool = False,
+    use_beta_sigmoid_in_kernel: bool = False,
+    A_log: torch.Tensor | None = None,
+    dt_bias: torch.Tensor | None = None,
     state_v_first: bool | None = None,
     cu_seqlens: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -1696,10 +1993,14 @@ def naive_recurrent_gated_delta_rule(
         q: [B, T, H, K].
         k: [B, T, H, K].
         v: [B, T, HV, V].
-        g: [B, T, HV], log_decay.
-        beta: [B, T, HV], in.
+        g: [B, T, HV].
+        beta: [B, T, HV].
+        A_log: [HV]; with use_gate_in_kernel=True only.
+        dt_bias: [HV]; with use_gate_in_kernel=True only.
         scale: a number.
         use_qk_l2norm_in_kernel: chooses code.
+        use_gate_in_kernel: chooses code.
+        use_beta_sigmoid_in_kernel: chooses code.
         initial_state: [N, HV, K, V], any floating dtype; zeros if None.
         output_final_state: whether to return the state after the last token.
         state_v_first: order of the state's axes, True for [.., V, K]; None for the declared [K, V].
@@ -1711,7 +2012,7 @@ def naive_recurrent_gated_delta_rule(
     Raises:
         ValueError, TypeError: an argument is wrong; the message names it, what it should be and what it is.
     """
-    arguments, numbers, flags = (q, k, v, g, beta), (scale,), (use_qk_l2norm_in_kernel,)
+    arguments, numbers, flags = (q, k, v, g, beta, A_log, dt_bias), (scale,), (use_qk_l2norm_in_kernel, use_gate_in_kernel, use_beta_sigmoid_in_kernel)
     _check_flag("output_final_state", output_final_state)
     options, initial, v_first = _prepare(arguments, numbers, flags, initial_state, state_v_first, cu_seqlens)
     _check_boundaries(cu_seqlens, arguments)
@@ -1730,6 +2031,10 @@ def fused_recurrent_gated_delta_rule(
     initial_state: torch.Tensor | None = None,
     output_final_state: bool = False,
     use_qk_l2norm_in_kernel: bool = False,
+    use_gate_in_kernel: bool = False,
+    use_beta_sigmoid_in_kernel: bool = False,
+    A_log: torch.Tensor | None = None,
+    dt_bias: torch.Tensor | None = None,
     state_v_first: bool | None = None,
     cu_seqlens: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -1741,10 +2046,14 @@ def fused_recurrent_gated_delta_rule(
         q: [B, T, H, K].
         k: [B, T, H, K].
         v: [B, T, HV, V].
-        g: [B, T, HV], log_decay.
-        beta: [B, T, HV], in.
+        g: [B, T, HV].
+        beta: [B, T, HV].
+        A_log: [HV]; with use_gate_in_kernel=True only.
+        dt_bias: [HV]; with use_gate_in_kernel=True only.
         scale: a number.
         use_qk_l2norm_in_kernel: chooses code.
+        use_gate_in_kernel: chooses code.
+        use_beta_sigmoid_in_kernel: chooses code.
         initial_state: [N, HV, K, V], any floating dtype; zeros if None.
         output_final_state: whether to return the state after the last token.
         state_v_first: order of the state's axes, True for [.., V, K]; None for the declared [K, V].
@@ -1758,9 +2067,9 @@ def fused_recurrent_gated_delta_rule(
     """
     return _run(
         _recurrent_forward,
-        (q, k, v, g, beta),
+        (q, k, v, g, beta, A_log, dt_bias),
         (scale,),
-        (use_qk_l2norm_in_kernel,),
+        (use_qk_l2norm_in_kernel, use_gate_in_kernel, use_beta_sigmoid_in_kernel),
         initial_state,
         output_final_state,
         state_v_first,
@@ -1779,6 +2088,10 @@ def chunk_gated_delta_rule(
     initial_state: torch.Tensor | None = None,
     output_final_state: bool = False,
     use_qk_l2norm_in_kernel: bool = False,
+    use_gate_in_kernel: bool = False,
+    use_beta_sigmoid_in_kernel: bool = False,
+    A_log: torch.Tensor | None = None,
+    dt_bias: torch.Tensor | None = None,
     state_v_first: bool | None = None,
     cu_seqlens: torch.Tensor | None = None,
     chunk_size: int = 64,
@@ -1791,10 +2104,14 @@ def chunk_gated_delta_rule(
         q: [B, T, H, K].
         k: [B, T, H, K].
         v: [B, T, HV, V].
-        g: [B, T, HV], log_decay.
-        beta: [B, T, HV], in.
+        g: [B, T, HV].
+        beta: [B, T, HV].
+        A_log: [HV]; with use_gate_in_kernel=True only.
+        dt_bias: [HV]; with use_gate_in_kernel=True only.
         scale: a number.
         use_qk_l2norm_in_kernel: chooses code.
+        use_gate_in_kernel: chooses code.
+        use_beta_sigmoid_in_kernel: chooses code.
         initial_state: [N, HV, K, V], any floating dtype; zeros if None.
         output_final_state: whether to return the state after the last token.
         state_v_first: order of the state's axes, True for [.., V, K]; None for the declared [K, V].
@@ -1809,9 +2126,9 @@ def chunk_gated_delta_rule(
     """
     return _run(
         _chunk_forward,
-        (q, k, v, g, beta),
+        (q, k, v, g, beta, A_log, dt_bias),
         (scale,),
-        (use_qk_l2norm_in_kernel,),
+        (use_qk_l2norm_in_kernel, use_gate_in_kernel, use_beta_sigmoid_in_kernel),
         initial_state,
         output_final_state,
         state_v_first,
@@ -1830,6 +2147,10 @@ def gated_delta_rule(
     initial_state: torch.Tensor | None = None,
     output_final_state: bool = False,
     use_qk_l2norm_in_kernel: bool = False,
+    use_gate_in_kernel: bool = False,
+    use_beta_sigmoid_in_kernel: bool = False,
+    A_log: torch.Tensor | None = None,
+    dt_bias: torch.Tensor | None = None,
     state_v_first: bool | None = None,
     cu_seqlens: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -1841,10 +2162,14 @@ def gated_delta_rule(
         q: [B, T, H, K].
         k: [B, T, H, K].
         v: [B, T, HV, V].
-        g: [B, T, HV], log_decay.
-        beta: [B, T, HV], in.
+        g: [B, T, HV].
+        beta: [B, T, HV].
+        A_log: [HV]; with use_gate_in_kernel=True only.
+        dt_bias: [HV]; with use_gate_in_kernel=True only.
         scale: a number.
         use_qk_l2norm_in_kernel: chooses code.
+        use_gate_in_kernel: chooses code.
+        use_beta_sigmoid_in_kernel: chooses code.
         initial_state: [N, HV, K, V], any floating dtype; zeros if None.
         output_final_state: whether to return the state after the last token.
         state_v_first: order of the state's axes, True for [.., V, K]; None for the declared [K, V].
@@ -1859,9 +2184,9 @@ def gated_delta_rule(
     single = isinstance(q, torch.Tensor) and q.dim() > 1 and q.shape[1] == 1
     return _run(
         _recurrent_forward if single else _chunk_forward,
-        (q, k, v, g, beta),
+        (q, k, v, g, beta, A_log, dt_bias),
         (scale,),
-        (use_qk_l2norm_in_kernel,),
+        (use_qk_l2norm_in_kernel, use_gate_in_kernel, use_beta_sigmoid_in_kernel),
         initial_state,
         output_final_state,
         state_v_first,
@@ -1880,6 +2205,10 @@ def step_gated_delta_rule(
     state_indices: torch.Tensor | None = None,
     scale: float | None = None,
     use_qk_l2norm_in_kernel: bool = False,
+    use_gate_in_kernel: bool = False,
+    use_beta_sigmoid_in_kernel: bool = False,
+    A_log: torch.Tensor | None = None,
+    dt_bias: torch.Tensor | None = None,
     state_v_first: bool | None = None,
 ) -> torch.Tensor:
     """One token for every row, without gradient: reads and updates `state` in place.
@@ -1890,10 +2219,14 @@ def step_gated_delta_rule(
         q: [B, H, K].
         k: [B, H, K].
         v: [B, HV, V].
-        g: [B, HV], log_decay.
-        beta: [B, HV], in.
+        g: [B, HV].
+        beta: [B, HV].
+        A_log: [HV]; with use_gate_in_kernel=True only.
+        dt_bias: [HV]; with use_gate_in_kernel=True only.
         scale: a number.
         use_qk_l2norm_in_kernel: chooses code.
+        use_gate_in_kernel: chooses code.
+        use_beta_sigmoid_in_kernel: chooses code.
         state: [slots, HV, K, V], any floating dtype, updated in place.
         state_indices: int32 or int64 [B], the slot of every row, the row itself if None; a negative one skips its row (output 0).
         state_v_first: order of the state's axes, True for [.., V, K]; None for the declared [K, V].
@@ -1901,7 +2234,7 @@ def step_gated_delta_rule(
     Returns:
         o [B, HV, V].
     """
-    arguments, numbers, flags = (q, k, v, g, beta), (scale,), (use_qk_l2norm_in_kernel,)
+    arguments, numbers, flags = (q, k, v, g, beta, A_log, dt_bias), (scale,), (use_qk_l2norm_in_kernel, use_gate_in_kernel, use_beta_sigmoid_in_kernel)
     for name, flag in zip(_FLAGS, flags, strict=True):
         _check_flag(name, flag)
     sizes = _check_arguments(arguments, dict(zip(_FLAGS, flags, strict=True)), ("B",))

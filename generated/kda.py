@@ -465,17 +465,18 @@ def _cumulate(log_decay: torch.Tensor) -> _Cumulated:
 
 def _decay_between(later: _Cumulated, earlier: _Cumulated) -> torch.Tensor:
     """The decay from `earlier` to `later`; the exponent is never positive."""
-    return ((later.coarse - earlier.coarse) + (later.fine - earlier.fine)).clamp_(max=0).exp2_()
-
+    decay = ((later.coarse - earlier.coarse) + (later.fine - earlier.fine)).clamp_(max=0).exp2_()
+    return decay
 
 def _at(sums: _Cumulated, rows: slice) -> _Cumulated:
     """The sums at some tokens of the chunk."""
-    return _Cumulated(sums.coarse[..., rows, :], sums.fine[..., rows, :])
+    return _Cumulated(*(x[..., rows, :] for x in sums))
 
 
-def _zero_sums(sums: _Cumulated) -> _Cumulated:
+def _at_start(sums: _Cumulated) -> _Cumulated:
     """The sums at the chunk's start."""
-    return _Cumulated(torch.zeros_like(sums.coarse[..., :1, :]), torch.zeros_like(sums.fine[..., :1, :]))
+    first = _at(sums, slice(0, 1))
+    return _Cumulated(torch.zeros_like(first.coarse), torch.zeros_like(first.fine))
 
 
 def _unit_inverse(strict: torch.Tensor) -> torch.Tensor:
@@ -499,10 +500,10 @@ def _cross_blocks(matrix: torch.Tensor, half: int) -> torch.Tensor:
 
 def _anchored(later: _Cumulated, sums: _Cumulated, half: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Decays from each first half's last row to the rows of the second, and from the rows of the first to it: no exponent is positive."""
-    (first_c, _), (first_f, _) = _halves(sums.coarse, half), _halves(sums.fine, half)
-    (_, second_c), (_, second_f) = _halves(later.coarse, half), _halves(later.fine, half)
-    anchor = _Cumulated(first_c[..., -1:, :], first_f[..., -1:, :])
-    return _decay_between(_Cumulated(second_c, second_f), anchor), _decay_between(anchor, _Cumulated(first_c, first_f))
+    first = _Cumulated(*(_halves(x, half)[0] for x in sums))
+    second = _Cumulated(*(_halves(x, half)[1] for x in later))
+    anchor = _at(first, slice(-1, None))
+    return _decay_between(second, anchor), _decay_between(anchor, first)
 
 
 def _score(left: torch.Tensor, right: torch.Tensor, later: _Cumulated, sums: _Cumulated, *, diagonal: bool) -> torch.Tensor:
@@ -593,7 +594,7 @@ def _forward_chunks(
     Fills `states` with the state before each chunk and after the last; returns the reads, and last the outgoing state.
     """
     cumulated = _cumulate(log_decay)
-    from_start = _decay_between(cumulated, _zero_sums(cumulated))
+    from_start = _decay_between(cumulated, _at_start(cumulated))
     to_end = _decay_between(_at(cumulated, slice(-1, None)), cumulated)
     through = from_start[..., -1:, :].mT
     # A^qk: what each read takes of each write of the chunk
@@ -641,7 +642,7 @@ def _backward_chunks(
     Returns the gradient of every operand, and last of the incoming state.
     """
     cumulated = _cumulate(log_decay)
-    from_start = _decay_between(cumulated, _zero_sums(cumulated))
+    from_start = _decay_between(cumulated, _at_start(cumulated))
     to_end = _decay_between(_at(cumulated, slice(-1, None)), cumulated)
     through = from_start[..., -1:, :].mT
     # A^qk: what each read takes of each write of the chunk
@@ -989,11 +990,13 @@ def _triton_kernel(*unspecialized):
 
 
 def _triton_tiles(keys, values, entries, whole):
-    """Key block, value block, number of value blocks, and warps, for about `entries` entries of the state a program."""
+    """Key block, value block, number of value blocks, warps, and pipeline stages, for about `entries` entries of the state a program."""
     key_block, value_block = triton.next_power_of_2(keys), triton.next_power_of_2(values)
     if not whole:
         value_block = min(value_block, max(entries // key_block, 8))
-    return key_block, value_block, triton.cdiv(values, value_block), min(max(key_block * value_block // 1024, 1), 16)
+    held = key_block * value_block
+    stages = 3 if held <= 4096 else 1  # loading large states ahead would not fit into shared memory
+    return key_block, value_block, triton.cdiv(values, value_block), min(max(held // 1024, 1), 16), stages
 
 
 def _triton_strides(tensor):
@@ -1037,6 +1040,7 @@ def _recurrent_forward_kernel(
     BV: tl.constexpr,
     NV: tl.constexpr,
     ACC: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """One sequence, value head and value block, token by token, the state [BK, BV] in registers.
 
@@ -1082,7 +1086,7 @@ def _recurrent_forward_kernel(
         b_S = tl.load(p_initial + o_k[:, None] * s_initial[2] + o_v[None, :] * s_initial[3], mask=m_s, other=0.0).to(ACC)
     else:
         b_S = tl.zeros((BK, BV), ACC)
-    for t in range(0, length):
+    for t in tl.range(0, length, num_stages=STAGES):
         at = bos + t
         row = (first + t) * HV + i_h
         if p_saved is not None:
@@ -1157,7 +1161,7 @@ def _triton_recurrent_forward(
     _size_V = v.shape[3]
     _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
     _wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-    _BK, _BV, _NV, _warps = _triton_tiles(_size_K, _size_V, 1024, whole=False)
+    _BK, _BV, _NV, _warps, _stages = _triton_tiles(_size_K, _size_V, 1024, whole=False)
     o = torch.empty((_B, _T, _HV, _size_V), dtype=v.dtype, device=q.device)
     _state = (_HV, _size_K, _size_V)
     _final = torch.empty((_N, *_state), dtype=_wide, device=q.device)
@@ -1192,6 +1196,7 @@ def _triton_recurrent_forward(
             _BV,
             _NV,
             tl.float64 if _wide == torch.float64 else tl.float32,
+            _stages,
             num_warps=_warps,
         )
     return o, _final, _saved
@@ -1222,6 +1227,7 @@ def _step_kernel(
     BV: tl.constexpr,
     NV: tl.constexpr,
     ACC: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """One token of one sequence, value head and value block; the state is updated in place.
 
@@ -1326,7 +1332,7 @@ def _triton_step(
     _size_K = q.shape[2]
     _size_V = v.shape[2]
     _wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-    _BK, _BV, _NV, _warps = _triton_tiles(_size_K, _size_V, 4096, whole=False)
+    _BK, _BV, _NV, _warps, _stages = _triton_tiles(_size_K, _size_V, 4096, whole=False)
     o = torch.empty((_B, _HV, _size_V), dtype=v.dtype, device=q.device)
     if _B > 0 and _HV > 0:
         with torch.cuda.device_of(q):
@@ -1354,6 +1360,7 @@ def _triton_step(
                 _BV,
                 _NV,
                 tl.float64 if _wide == torch.float64 else tl.float32,
+                _stages,
                 num_warps=_warps,
             )
     return (o,)
@@ -1397,6 +1404,7 @@ def _recurrent_backward_kernel(
     BV: tl.constexpr,
     NV: tl.constexpr,
     ACC: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """One sequence, value head and value block, from the last token to the first.
 
@@ -1454,7 +1462,7 @@ def _recurrent_backward_kernel(
         start = (segments - 1 - i_s) * 64
         count = tl.minimum(length - start, 64)
         b_S = tl.load(p_saved + ((slot + start // 64) * HV + i_h) * (K * V) + o_s, mask=m_s, other=0.0)
-        for j in range(0, count):
+        for j in tl.range(0, count, num_stages=STAGES):
             at = bos + start + j
             tl.store(p_work + j * (BK * BV), b_S)
             b_q = tl.load(p_q + at * s_q[1] + o_k * s_q[3], mask=m_k, other=0.0).to(ACC)
@@ -1499,7 +1507,7 @@ def _recurrent_backward_kernel(
             b_E = b_value + b_strength * b_U
             b_S = b_D + b_write[:, None] * b_E[None, :]
         tl.debug_barrier()  # the states are read by other threads than wrote them
-        for j in range(0, count):
+        for j in tl.range(0, count, num_stages=STAGES):
             at = bos + start + (count - 1 - j)
             row = first + start + (count - 1 - j)
             b_M = tl.load(p_work + (count - 1 - j) * (BK * BV))
@@ -1652,7 +1660,7 @@ def _triton_recurrent_backward(
     _size_V = v.shape[3]
     _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
     _wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-    _BK, _BV, _NV, _warps = _triton_tiles(_size_K, _size_V, 4096, whole=False)
+    _BK, _BV, _NV, _warps, _stages = _triton_tiles(_size_K, _size_V, 2048, whole=False)
     _d_q = torch.empty((_NV, _B, _T, _HV, _size_K), dtype=_wide, device=q.device)
     _d_k = torch.empty((_NV, _B, _T, _HV, _size_K), dtype=_wide, device=k.device)
     _d_v = torch.empty((1, _B, _T, _HV, _size_V), dtype=v.dtype, device=v.device)
@@ -1701,6 +1709,7 @@ def _triton_recurrent_backward(
                 _BV,
                 _NV,
                 tl.float64 if _wide == torch.float64 else tl.float32,
+                _stages,
                 num_warps=_warps,
             )
     return (

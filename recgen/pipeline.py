@@ -43,15 +43,27 @@ def compile_text(text: str, name: str = "<text>") -> Compiled:
     source = Source(name, text)
     checked = check(parse(source))
     recurrence = checked.recurrence
-    try:
-        form = analyze(recurrence)
-    except Refusal as refusal:
-        reporter = Reporter(source)
-        reporter.found += checked.warnings
-        reporter.report("E501", refusal.span or recurrence.states[0].span, reason=refusal.reason)
-        raise SpecErrors(reporter.sorted()) from refusal
+    reporter = Reporter(source)
+    reporter.found += checked.warnings
+    form = _analyzed(recurrence, reporter)
     operands = name_operands(form)
     chunk_form = derive(form, operands)
     proof = prove(form, operands, chunk_form)
     module = emit(form, operands, chunk_form)
-    return Compiled(recurrence, form, operands, chunk_form, proof, module, checked.warnings)
+    return Compiled(recurrence, form, operands, chunk_form, proof, module, reporter.sorted())
+
+
+def _analyzed(recurrence: Recurrence, reporter: Reporter) -> NormalForm:
+    """The normal form; a refusal and a decay that may grow the state are reported in the user's text."""
+    whole = recurrence.states[0].span
+    try:
+        form = analyze(recurrence)
+    except Refusal as refusal:
+        reporter.report("E501", refusal.span or whole, reason=refusal.reason)
+        raise SpecErrors(reporter.sorted()) from refusal
+    if not form.decay.bounded or form.decay.signed is not None:
+        what = "it may be negative" if form.decay.bounded else "the state may grow without bound"
+        help = "declare the domain of what it is made of: `log_decay`, `decay` or `in(0, 1)`"
+        span = recurrence.states[0].equation.span or whole
+        reporter.report("W502", (form.decay.log and form.decay.log.span) or span, help=help, found=what)
+    return form

@@ -42,17 +42,13 @@ def decay_of(parts: list[Multiplier], recurrence: Recurrence, state: StateInfo) 
     if len(parts) > 1:
         whole = Multiplier(1.0, (total,), None) if total.shape == SCALAR else Multiplier(1.0, (), total)
     if whole.trivial:
-        return Decay("none", None, True, None), whole
+        return Decay("none", None, True, None, True), whole
     bounds = interval(total, recurrence.arguments)
     kind = "scalar" if total.shape == SCALAR else "vector"
     constant = not any(isinstance(x, Argument) and x.role == "input" for x in walk(total))
-    if bounds.within(0.0, 1.0):
-        return Decay(kind, _log(whole), constant, None), whole
-    raise Refusal(
-        f"what multiplies {state.name}[t-1] is not known to lie in [0, 1]: declare its inputs log_decay, decay or in(0, 1), or bound it "
-        "with sigmoid, exp(min(.., 0)) or min and max",
-        total.span,
-    )
+    if bounds.low >= 0.0:
+        return Decay(kind, _log(whole), constant, None, bounds.high <= 1.0), whole
+    return Decay(kind, Apply("log_floor", (total,), total.shape, "", total.span), constant, total, bounds.within(-1.0, 1.0)), whole
 
 
 def _log(whole: Multiplier) -> Term:

@@ -20,14 +20,15 @@ class Decay:
     """How the state forgets.
 
     `kind` is "none", "scalar" (one number per token and head) or "vector" (one per key channel). `log` is the natural log of the
-    multiplier as a term (None for kind "none"). `constant`: it varies with the head only. `signed` holds the multiplier itself when it
-    may be negative or above 1; then `log` is the log of its magnitude.
+    multiplier's magnitude as a term (None for kind "none"). `constant`: it varies with the head only. `signed` holds the multiplier
+    itself where it may be negative. `bounded`: its magnitude is proved to be at most 1, so that no exponent is positive.
     """
 
     kind: str
     log: Term | None
     constant: bool
     signed: Term | None
+    bounded: bool
 
 
 @dataclass(frozen=True)

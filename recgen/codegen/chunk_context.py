@@ -15,6 +15,8 @@ class ChunkContext:
     """Printed steps and the structure that selects helpers."""
 
     decays: bool
+    signed: bool
+    bounded: bool
     exclusive: bool
     gamma: bool
     inverse: bool
@@ -65,6 +67,8 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
     like = operands.operands[0].name
     return ChunkContext(
         decays=chunk.decay != "none",
+        signed=form.decay.signed is not None,
+        bounded=form.decay.bounded,
         exclusive=_has(found, lambda n: isinstance(n, Gamma | Score | ScoreGradients) and n.exclusive) or "from_start_before" in stretches(every),
         gamma=_has(found, lambda n: isinstance(n, Gamma)),
         inverse=_has(found, lambda n: isinstance(n, Inverse)),
@@ -80,19 +84,19 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
         reads=", ".join(chunk.reads),
         read_count=len(chunk.reads),
         gradients=", ".join(name for _, name in chunk.gradients),
-        forward_decays=decay_lines((*forward_prepare, *chunk.scan, *finish)),
+        forward_decays=decay_lines((*forward_prepare, *chunk.scan, *finish), form.decay.signed is not None),
         forward_memory=forward_scan.memory(like),
         prepare=tuple(flat.line(s) for s in forward_prepare),
         scan=forward_scan.lines("states[i + 1]"),
         finish=tuple(flat.line(s) for s in finish),
-        backward_decays=decay_lines((*backward_prepare, *adjoint)),
+        backward_decays=decay_lines((*backward_prepare, *adjoint), form.decay.signed is not None),
         backward_memory=backward_scan.memory(like),
         backward_prepare=tuple(flat.line(s) for s in backward_prepare),
         adjoint_prepare=tuple(flat.line(s) for s in chunk.adjoint_prepare),
         adjoint_scan=backward_scan.lines("gradients[i]"),
         adjoint_finish=tuple(flat.line(s) for s in chunk.adjoint_finish),
         rereads=rereads,
-        reread_decays=decay_lines(reread),
+        reread_decays=decay_lines(reread, form.decay.signed is not None),
         reread=tuple(flat.line(s) for s in reread),
         token=_token(form, operands),
     )
@@ -103,17 +107,17 @@ def _has(found: list[Node], wanted: object) -> bool:
     return any(wanted(n) for n in found)
 
 
-def decay_lines(steps: tuple[Step, ...]) -> tuple[str, ...]:
+def decay_lines(steps: tuple[Step, ...], signed: bool) -> tuple[str, ...]:
     """The cumulated decays that the steps use."""
     used = stretches(steps)
     uses_sums = bool(used) or any(isinstance(n, Gamma | Score | ScoreGradients) for s in steps for n in nodes(s.value))
-    lines = ["cumulated = _cumulate(log_decay)"] if uses_sums else []
+    lines = [f"cumulated = _cumulate(log_decay{', sign' * signed})"] if uses_sums else []
     if "before" in used or "from_start_before" in used:
         lines.append("before = _exclude(cumulated)")
     if used & {"from_start", "through"}:
-        lines.append("from_start = _decay_between(cumulated, _zero_sums(cumulated))")
+        lines.append("from_start = _decay_between(cumulated, _at_start(cumulated))")
     if "from_start_before" in used:
-        lines.append("from_start_before = _decay_between(before, _zero_sums(cumulated))")
+        lines.append("from_start_before = _decay_between(before, _at_start(cumulated))")
     if "to_end" in used:
         lines.append("to_end = _decay_between(_at(cumulated, slice(-1, None)), cumulated)")
     if "through" in used:
@@ -181,7 +185,8 @@ def _token(form: NormalForm, operands: OperandSet) -> tuple[Line, ...]:
     lines += [Line("reads before the write: S_{t-1}^T q", f"read{tag} = {read.query} @ S") for tag, read in before.items()]
     decayed = "S"
     if form.decay.kind != "none":
-        lines.append(Line("the state forgets", "D = S * torch.exp(log_decay).mT"))
+        sign = " * sign.mT" if form.decay.signed is not None else ""
+        lines.append(Line("the state forgets", f"D = S * torch.exp(log_decay).mT{sign}"))
         decayed = "D"
     for s in operands.streams:
         if not s.correct:

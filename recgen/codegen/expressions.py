@@ -58,7 +58,8 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
     reserved = RESERVED | {o.name for o in recurrence.options}
     program = _full(lower(operands.terms, inputs, names, reserved | {o.name for o in operands.operands}), operands.terms, "")
     sizes = {o.name: o.size for o in operands.operands}
-    backward, cotangents = differentiate(program, arguments, reserved)
+    differentiable = Program(program.inputs, program.statements, tuple(r for r in program.results if r[0] != "sign"))
+    backward, cotangents = differentiate(differentiable, arguments, reserved)
     read_tags = [f"read{r.tag}" for r in operands.reads]
     read_values = tuple(Value(name, form.value_axis, False, True) for name in read_tags)
     read_inputs = tuple((Read(i, (form.value_axis, "1")), v) for i, v in enumerate(read_values))
@@ -70,7 +71,7 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
         operands=_body(program, form, operands.terms),
         operand_results=tuple(_column(name, program.result(name), sizes, arguments) for name, _ in operands.terms),
         operands_gradient=(*_squeezed(cotangents, sizes), *_body(backward, form, operands.terms)),
-        operand_cotangents=_parameters(cotangents, [name for name, _ in operands.terms]),
+        operand_cotangents=_parameters(cotangents, [name for name, _ in operands.terms if name != "sign"]),
         operand_gradients=_results(backward, arguments),
         readout=_body(readout, form, outputs),
         read_names=tuple(read_tags),

@@ -100,7 +100,8 @@ _FORMULAS = {
     "l2norm_grad": "_l2norm_gradient({0}, {1})",
     "rmsnorm": "_rmsnorm({0})",
     "rmsnorm_grad": "_rmsnorm_gradient({0}, {1})",
-    "log_floor": "torch.log(_floored({0}))",
+    "log_floor": "torch.log(_floored({0}).abs())",
+    "sign_of": "torch.where({0} < 0, -1.0, 1.0).to({0}.dtype)",
     "floored": "_floored({0})",
 }
 

@@ -68,7 +68,7 @@ class Token:
         names = {d.value: d.name for d in form.recurrence.definitions}
         inputs = tuple((a.term, a.value) for a in self.arguments)
         self.reserved = internal | {a.value.name for a in self.arguments}
-        self.roles = tuple((name, term) for name, term in operands.terms if name != "log_decay")
+        self.roles = tuple((name, term) for name, term in operands.terms if name not in ("log_decay", "sign"))
         if form.decay.log is not None:
             self.roles += ((DECAY, form.decay.signed if form.decay.signed is not None else multiplier(form.decay.log)),)
         self.operand_program = lower(self.roles, inputs, names, self.reserved)

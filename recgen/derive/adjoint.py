@@ -63,6 +63,8 @@ class _Adjoint:
         if self.b.decay != "none":
             self.add("log_decay", self._gate())
         for operand in self.b.operands.operands:
+            if operand.name == "sign":  # piecewise constant
+                continue
             parts = self.parts[operand.name]
             self.step(f"d_{operand.name}", total(parts), f"d{operand.symbol}", f"gradient of {operand.symbol}")
 

@@ -24,5 +24,5 @@ def derive(form: NormalForm, operands: OperandSet) -> ChunkForm:
         tuple(b.adjoint_prepare),
         tuple(b.adjoint_scan),
         tuple(b.adjoint_finish),
-        tuple((o.name, f"d_{o.name}") for o in operands.operands),
+        tuple((o.name, f"d_{o.name}") for o in operands.operands if o.name != "sign"),
     )

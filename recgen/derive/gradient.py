@@ -300,4 +300,5 @@ _RULES: dict[str, Rule] = {
     "cos": _times(lambda a, x, _y: a.op("neg", a.op("sin", x))),
     "abs": _times(_slope("sign")),
     "sign": lambda _a, _s, _g: None,
+    "sign_of": lambda _a, _s, _g: None,
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from recgen.analysis.normal_form import NormalForm
 from recgen.derive.chunk_ir import Operand
-from recgen.lang.terms import Term
+from recgen.lang.terms import Apply, Term
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,10 @@ def name_operands(form: NormalForm) -> OperandSet:
         streams.append(StreamNames(_tag(i, len(form.streams)), write, value, strength, correct, s.decayed))
     reads = tuple(ReadNames(_tag(i, len(form.reads)), namer.name(r.query, "query", "K", "q"), r.lag) for i, r in enumerate(form.reads))
     if form.decay.log is not None:
-        namer.name(form.decay.log, "log_decay", "K" if form.decay.kind == "vector" else "1", "g")
+        size = "K" if form.decay.kind == "vector" else "1"
+        namer.name(form.decay.log, "log_decay", size, "g")
+        if form.decay.signed is not None:
+            namer.name(Apply("sign_of", (form.decay.signed,), form.decay.signed.shape), "sign", size, "sign")
     return OperandSet(tuple(namer.operands), tuple(namer.terms), reads, tuple(streams))
 
 

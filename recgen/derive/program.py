@@ -194,6 +194,8 @@ def _fold(op: str, operands: tuple[Operand, ...]) -> Literal:
         "silu": "{0} / (1 + math.exp(-{0}))",
         "relu": "max({0}, 0.0)",
         "sign": "math.copysign(1.0, {0})",
+        "sign_of": "(-1.0 if {0} < 0 else 1.0)",
+        "log_floor": "math.log(max(abs({0}), 2.0**-60))",
     }
     return Literal(f"({formulas.get(op, f'math.{op}({{0}})').format(texts[0])})", None)
 

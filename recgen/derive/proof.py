@@ -100,7 +100,7 @@ class _Sides:
         values: dict[str, Matrix] = {}
         for operand in self.operands.operands:
             term = self.operands.term(operand.name)
-            if operand.name != "log_decay":
+            if operand.name not in ("log_decay", "sign"):
                 values[operand.name] = [[x for (x,) in self.meaning.value(term, t, {})] for t in range(self.tokens)]
         decay = self._multipliers()
         initial = self._initial()
@@ -125,7 +125,7 @@ class _Sides:
     def _multipliers(self) -> list[list[Any]]:
         if self.form.decay.log is None:
             return []
-        alpha = multiplier(self.form.decay.log)
+        alpha = multiplier(self.form.decay.log) if self.form.decay.signed is None else self.form.decay.signed
         columns = [self.meaning.value(alpha, t, {}) for t in range(self.tokens)]
         return [[row[0] for row in column] * (self.keys if len(column) == 1 else 1) for column in columns]
 

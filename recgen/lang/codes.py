@@ -87,6 +87,7 @@ CODES: dict[str, Code] = {
     # Analysis.
     "E501": _error("no chunkwise form: {reason}"),
     # Warnings.
+    "W502": Code("warning", "the decay cannot be proved to lie in [0, 1]: {found}"),
     "W501": Code("warning", "state `{name}` is square: a missing `^T` cannot be noticed by its shape"),
     # The compiler itself.
     "E999": _error("internal error in recgen, not in your spec: {reason}"),
