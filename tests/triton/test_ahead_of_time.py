@@ -1,0 +1,36 @@
+"""The kernels compile for GPUs, without one: in a process of its own, since the interpreter is on in this one."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SHARED = 99 * 1024
+"""Bytes that the smaller GPUs of these generations have."""
+
+
+@pytest.mark.parametrize(
+    ("spec", "target", "dtype"),
+    [
+        ("kda", "cuda 90 32", "bfloat16"),
+        ("gated_delta_rule", "cuda 80 32", "float32"),
+        ("forget_after_correct", "cuda 90 32", "bfloat16"),
+        ("mamba2", "cuda 120 32", "bfloat16"),
+        ("linear_attention", "cuda 90 32", "float64"),
+        ("gated_delta_rule", "hip gfx942 64", "bfloat16"),
+    ],
+)
+def test_kernels_compile(spec: str, target: str, dtype: str, tmp_path: Path):
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"} | {"TRITON_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "tests.triton.ahead_of_time", spec, *target.split(), dtype]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert set(report) == {"_recurrent_forward_kernel", "_recurrent_backward_kernel", "_step_kernel"}
+    for name, found in report.items():
+        assert found["shared"] <= SHARED, f"{name} takes {found['shared']} bytes of shared memory"
+        assert found.get("stack", 0) <= 1024, f"{name} spills {found['stack']} bytes"
