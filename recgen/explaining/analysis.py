@@ -6,7 +6,7 @@ from recgen.analysis.normal_form import NormalForm, Stream
 from recgen.derive.operands import OperandSet
 from recgen.explaining.document import Block, Equations, Items, Paragraph, Stage
 from recgen.explaining.styles import LATEX, TEXT, Formula, Style, formula
-from recgen.explaining.terms import TermPrinter, read_name
+from recgen.explaining.terms import TermPrinter
 from recgen.lang.terms import Term
 
 
@@ -72,7 +72,7 @@ def not_needed(form: NormalForm, operands: OperandSet) -> tuple[str, ...]:
     elif form.decay.kind == "scalar":
         found.append("scores of their own for every channel: one Γ [C, C] serves all")
     if form.decay.kind != "none" and form.decay.signed is None:
-        found.append("a sign beside the decay: it is known to lie in [0, 1]")
+        found.append("a sign beside the decay: it is known not to be negative")
     shared = [s.tag for s in operands.streams if s.correct and s.correct == s.write]
     if shared:
         found.append("an operand of its own for the correction: it looks where it writes")
@@ -84,20 +84,13 @@ def _normal_form(form: NormalForm) -> tuple[Formula, ...]:
     for i, stream in enumerate(form.streams):
         lines.append(formula(lambda s, i=i, stream=stream: _write_line(form, i, stream, s)))  # type: ignore[misc]
     for i, read in enumerate(form.reads):
-        name = read_name(i, len(form.reads))
-        lag = "t-1" if read.lag else "t"
-        lines.append(
-            formula(
-                lambda s, name=name, lag=lag, i=i: (
-                    f"{_letter(name, s)} = {s.transposed(s.symbol('S', sub=lag))}{s.times}{_numbered('q', i, form.reads, s)}"
-                )  # type: ignore[misc]
-            )
-        )
+        lines.append(formula(lambda s, i=i, lag=read.lag: _read_line(form, i, lag, s)))  # type: ignore[misc]
     return tuple(lines)
 
 
-def _letter(name: str, s: Style) -> str:
-    return s.symbol(name[0], sub=name[1:])
+def _read_line(form: NormalForm, i: int, lag: int, s: Style) -> str:
+    state = s.transposed(s.symbol("S", sub="t-1" if lag else "t"))
+    return f"{_numbered('r', i, form.reads, s)} = {state}{s.times}{_numbered('q', i, form.reads, s)}"
 
 
 def _numbered(letter: str, i: int, among: tuple[object, ...], s: Style) -> str:
@@ -107,7 +100,7 @@ def _numbered(letter: str, i: int, among: tuple[object, ...], s: Style) -> str:
 def _decay(form: NormalForm, s: Style) -> str:
     if form.decay.kind == "none":
         return ""
-    factor = s.exp("g")
+    factor = s.exp("g") if form.decay.signed is None else s.symbol("α")
     return f"{s.diag(factor) if form.decay.kind == 'vector' else factor}{s.times}"
 
 
@@ -139,7 +132,9 @@ def _bindings(form: NormalForm, printer: TermPrinter) -> list[tuple[Formula, str
         names = [_numbered(letter, i, among, style) for style in (TEXT, LATEX)]
         found.append((Formula(f"{names[0]} = {value.text}", f"{names[1]} = {value.latex}"), meaning))
 
-    if form.decay.log is not None:
+    if form.decay.signed is not None:
+        add("α", 0, (), form.decay.signed, "what multiplies the state; of either sign")
+    elif form.decay.log is not None:
         add("g", 0, (), form.decay.log, "log decay" + (", constant in time" if form.decay.constant else ""))
     for i, s in enumerate(form.streams):
         add("w", i, form.streams, s.write, "write direction")

@@ -71,7 +71,7 @@ class Text:
         return self.indexed(f"{base}{'^' + sup if sup else ''}", sub)
 
     def indexed(self, piece: str, sub: str) -> str:
-        """Small indices, and an underscore where Unicode has none: G_C."""
+        """Small indices after the piece, or an underscore where Unicode has none."""
         lower = sub.translate(_SUBSCRIPTS)
         return piece + (lower if not set(lower) & {*sub} - {","} else f"_{sub}")
 
@@ -89,7 +89,7 @@ class Text:
         return f"e^{piece}" if len(piece) == 1 else f"e^({piece})"
 
     def diag(self, piece: str) -> str:
-        """diag(c)."""
+        """The piece in diag(..)."""
         return f"diag({piece})"
 
     def inverse(self, piece: str) -> str:
@@ -170,7 +170,7 @@ def formula(write: Callable[[Style], str]) -> Formula:
 
 
 _LETTERS = {
-    "Γ": r"\Gamma", "alpha": r"\alpha", "beta": r"\beta", "gamma": r"\gamma", "delta": r"\delta", "eta": r"\eta",
+    "Γ": r"\Gamma", "α": r"\alpha", "alpha": r"\alpha", "beta": r"\beta", "gamma": r"\gamma", "delta": r"\delta", "eta": r"\eta",
     "kappa": r"\kappa", "lambda": r"\lambda", "mu": r"\mu", "sigma": r"\sigma", "tau": r"\tau", "theta": r"\theta",
 }  # fmt: skip
 

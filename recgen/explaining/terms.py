@@ -5,7 +5,7 @@ The text of a term reads back as the same term; brackets stand only where the pr
 
 from __future__ import annotations
 
-from recgen.explaining.styles import LATEX, Formula, escaped
+from recgen.explaining.styles import LATEX, TEXT, Formula, Style, escaped
 from recgen.lang.recurrence import Recurrence
 from recgen.lang.terms import SCALAR, Apply, Argument, AxisSize, Constant, Eye, OptionValue, Read, State, Term, reads_state
 
@@ -24,6 +24,10 @@ class TermPrinter:
     def formula(self, term: Term, whole: bool = False) -> Formula:
         """The term in both notations; `whole`: the outermost term in full even if it has a name."""
         return Formula(self._text(term, whole)[0], self._latex(term, whole)[0])
+
+    def _read(self, index: int, style: Style) -> str:
+        """What an output calls the vector that it reads from the state."""
+        return style.symbol("r", sub=str(index + 1) if self.reads > 1 else "")
 
     # ---------------------------------------------------------------- text
 
@@ -45,7 +49,7 @@ class TermPrinter:
             case Eye():
                 return "I", ATOM
             case Read(index):
-                return read_name(index, self.reads), ATOM
+                return self._read(index, TEXT), ATOM
             case Apply():
                 return self._text_of(term)
 
@@ -88,7 +92,7 @@ class TermPrinter:
             case Eye():
                 return "I", ATOM
             case Read(index):
-                return LATEX.symbol("r", sub=str(index + 1) if self.reads > 1 else ""), ATOM
+                return self._read(index, LATEX), ATOM
             case Apply():
                 return self._latex_of(term)
 
@@ -125,8 +129,3 @@ class TermPrinter:
         if op == "abs":
             return rf"\left| {pieces[0]} \right|"
         return LATEX.call("\\sigma" if op == "sigmoid" else op, *pieces) if op != "sigmoid" else rf"\sigma\left( {pieces[0]} \right)"
-
-
-def read_name(index: int, reads: int) -> str:
-    """What an output calls the vector that it reads from the state."""
-    return "r" if reads == 1 else f"r{index + 1}"

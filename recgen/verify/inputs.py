@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import torch
 
 from recgen.analysis.normal_form import NormalForm
+from recgen.derive.meaning import multiplier
 from recgen.lang.recurrence import INFINITY, ArgumentInfo, Recurrence
-from recgen.lang.terms import Argument, Term, walk
+from recgen.lang.terms import Argument, walk
 from recgen.verify.cases import Case
 from recgen.verify.reference import Run, Sizes, Token, evaluate
 
@@ -59,18 +60,12 @@ def _resets(form: NormalForm, name: str, value: float) -> bool:
     """Whether this legal value of one argument makes the state forget everything, with options as they are by default."""
     recurrence = form.recurrence
     info = recurrence.argument(name)
-    if not info.interval.low <= value <= info.interval.high or form.decay.log is None or form.decay.signed is not None:
+    if not info.interval.low <= value <= info.interval.high or form.decay.log is None:
         return False
     sizes = Sizes(1, 1, 1, tuple((axis, 1) for a in recurrence.arguments for axis in a.axes))
     ordinary = {a.name: torch.full((1, 1, 1, 1), _ordinary(a), dtype=torch.float64) for a in recurrence.arguments}
     token = Token(recurrence, {**ordinary, name: torch.full((1, 1, 1, 1), value, dtype=torch.float64)}, {}, sizes, {})
-    return float(token.value(_multiplier(form.decay.log))) == 0.0
-
-
-def _multiplier(log: Term) -> Term:
-    from recgen.derive.meaning import multiplier
-
-    return multiplier(log)
+    return float(token.value(form.decay.signed if form.decay.signed is not None else multiplier(form.decay.log))) == 0.0
 
 
 def _ordinary(info: ArgumentInfo) -> float:

@@ -1,0 +1,115 @@
+"""What the analyzer recognises from structure alone."""
+
+import pytest
+
+from tests.analysis.helpers import VALUE_FIRST, analyzed, shown
+
+READ = "o = S[t]^T @ q"
+
+
+def streams(form):
+    return [tuple(shown(form, t) for t in (s.write, s.value, s.strength, s.correct)) + (s.decayed,) for s in form.streams]
+
+
+def test_plain_write():
+    form = analyzed("S[t] = S[t-1] + k @ v^T", READ)
+    assert (form.decay.kind, streams(form), form.feedback) == ("none", [("k", "v", None, None, False)], False)
+
+
+@pytest.mark.parametrize(
+    ("decay", "kind", "log"),
+    [("exp(g)", "scalar", "g"), ("exp(f)", "vector", "f"), ("b", "scalar", "log(b)"), ("sigmoid(a)", "scalar", "logsigmoid(a)"),
+     ("b * exp(g)", "scalar", "log(b) + g"), ("0.5", "scalar", "log(0.5)"), ("exp(g) * exp(f)", "vector", "g + f")],
+)  # fmt: skip
+def test_decay(decay, kind, log):
+    form = analyzed(f"S[t] = {decay} * S[t-1] + k @ v^T", READ)
+    assert (form.decay.kind, shown(form, form.decay.log)) == (kind, log)
+
+
+def test_correction_of_the_decayed_state():
+    form = analyzed("S[t] = exp(g) * (I - b * k @ k^T) @ S[t-1] + b * k @ v^T", READ)
+    assert streams(form) == [("k", "b * v", "-b", "k", True)]
+    assert "the correction reads the decayed state: inclusive sums" in form.notes
+
+
+def test_correction_of_the_state_before_its_decay():
+    form = analyzed("S[t] = exp(g) * S[t-1] + b * k @ (v - S[t-1]^T @ k)^T", READ)
+    assert streams(form) == [("k", "b * v", "-b", "k", False)]
+    assert "the correction reads the state before its decay: exclusive sums" in form.notes
+
+
+def test_correction_of_the_decayed_state_by_channel():
+    form = analyzed("D = exp(f) * S[t-1]", "S[t] = D + b * k @ (v - D^T @ k)^T", READ)
+    assert streams(form) == [("k", "b * v", "-b", "k", True)]
+
+
+def test_correcting_before_forgetting_by_channel():
+    form = analyzed("S[t] = exp(f) * (S[t-1] - b * k @ (S[t-1]^T @ k)^T) + k @ v^T", READ)
+    assert streams(form) == [("k", "v", None, None, False), ("exp(f) * k", None, "-b", "k", False)]
+
+
+def test_the_same_rule_however_it_is_written():
+    forms = [
+        analyzed("S[t] = exp(g) * (I - b * k @ k^T) @ S[t-1] + b * k @ v^T", READ),
+        analyzed("S[t] = exp(g) * S[t-1] + b * k @ (v - exp(g) * S[t-1]^T @ k)^T", READ),
+        analyzed("D = exp(g) * S[t-1]", "S[t] = D + k @ (b * (v - D^T @ k))^T", READ),
+    ]
+    assert streams(forms[0]) == streams(forms[1]) == streams(forms[2])
+
+
+def test_writes_along_one_direction_are_one_stream():
+    form = analyzed("S[t] = S[t-1] + k @ v^T + b * k @ u^T", READ)
+    assert streams(form) == [("k", "v + b * u", None, None, False)]
+
+
+def test_writes_along_two_directions_are_two_streams():
+    form = analyzed("S[t] = exp(f) * S[t-1] + k @ v^T + e @ u^T", READ)
+    assert streams(form) == [("k", "v", None, None, False), ("e", "u", None, None, False)]
+
+
+def test_two_corrections_along_one_direction_are_one():
+    form = analyzed("S[t] = S[t-1] + k @ (v - S[t-1]^T @ k - b * S[t-1]^T @ e)^T", READ)
+    ((write, value, strength, correct, decayed),) = streams(form)
+    assert (write, value, strength, decayed) == ("k", "v", None, False)
+    assert correct == "-1 * k + -b * e"
+
+
+def test_a_state_declared_value_first_is_read_from_the_other_side():
+    form = analyzed("S[t] = exp(g) * S[t-1] @ (I - b * k @ k^T) + b * v @ k^T", "o = S[t] @ q", declarations=VALUE_FIRST)
+    assert (form.transposed, form.key_axis, form.value_axis) == (True, "K", "V")
+    assert streams(form) == [("k", "b * v", "-b", "k", True)]
+
+
+def test_orientation_without_correction_follows_the_reads():
+    form = analyzed("S[t] = S[t-1] + v @ k^T", "o = S[t] @ q", declarations=VALUE_FIRST)
+    assert (form.transposed, form.key_axis) == (True, "K")
+    other = analyzed("S[t] = S[t-1] + k @ v^T", "o = S[t] @ u")
+    assert (other.transposed, other.key_axis, streams(other)) == (True, "V", [("v", "k", None, None, False)])
+
+
+def test_orientation_by_decay():
+    form = analyzed("S[t] = S[t-1] * exp(h)^T + k @ v^T", "o = S[t] @ u")
+    assert (form.transposed, form.key_axis, shown(form, form.decay.log)) == (True, "V", "h")
+
+
+def test_a_correction_on_the_value_side_turns_the_state():
+    form = analyzed("S[t] = S[t-1] + b * (k - S[t-1] @ v) @ v^T", "o = S[t] @ u")
+    assert (form.key_axis, streams(form)) == ("V", [("v", "b * k", "-b", "v", False)])
+
+
+def test_reads_before_and_after_the_write():
+    form = analyzed("S[t] = S[t-1] + k @ v^T", "o = a * S[t]^T @ q + S[t-1]^T @ q")
+    assert [(shown(form, r.query), r.lag) for r in form.reads] == [("a * q", 0), ("q", 1)]
+    assert shown(form, form.outputs[0].value) == "r₁ + r₂"
+
+
+def test_equal_reads_are_one():
+    form = analyzed("S[t] = S[t-1] + k @ v^T", "r = S[t]^T @ q", "o = silu(u) * r + rmsnorm(r)")
+    assert len(form.reads) == 1
+
+
+def test_a_decay_of_params_alone_is_constant():
+    declarations = "    input q : [K]\n    input k : [K]\n    input v : [V]\n    param d : [] log_decay\n    state S : [K, V]\n"
+    form = analyzed("S[t] = exp(d) * S[t-1] + k @ v^T", READ, declarations=declarations)
+    assert form.decay.constant
+    assert "one decay for the whole state, constant in time" in form.notes

@@ -1,0 +1,71 @@
+"""What has no chunkwise form here, with the exact reason."""
+
+import pytest
+
+from recgen.lang import SpecErrors
+from recgen.pipeline import compile_text
+from tests.analysis.helpers import KEY_FIRST, VALUE_FIRST, refusal
+
+READ = "o = S[t]^T @ q"
+SQUARE = KEY_FIRST.replace("state S : [K, V]", "input M : [K, K]\n    input N : [K, V] in(0, 1)\n    state S : [K, V]")
+VECTOR = KEY_FIRST.replace("[K, V]", "[K]")
+TWO = KEY_FIRST + "    state R : [K, V]\n"
+VALUE_SIDE = "the value side of the state decays (its columns are scaled one by one); decay on the key side is compiled"
+
+
+@pytest.mark.parametrize(
+    ("lines", "declarations", "reason"),
+    [
+        (("S[t] = (I - b * k @ k^T) @ S[t-1] * exp(h)^T + k @ v^T", READ), KEY_FIRST, VALUE_SIDE),
+        (
+            ("S[t] = (I - k @ k^T) @ S[t-1] @ (I - v @ v^T) + k @ v^T", READ), KEY_FIRST,
+            "the state is transformed on both sides, over K and over V",
+        ),
+        (("S[t] = exp(f) * S[t-1] * exp(h)^T + k @ v^T", READ), KEY_FIRST, "the state is transformed on both sides, over K and over V"),
+        (
+            ("S[t] = M @ S[t-1] + k @ v^T", READ), SQUARE,
+            "a full matrix transforms the state: the transition is dense, not diagonal plus low rank",
+        ),
+        (("S[t] = N * S[t-1] + k @ v^T", READ), SQUARE, "a full matrix multiplies the state entry by entry: elementwise decay, the scan class"),
+        (("S[t] = S[t-1] + N", READ), SQUARE, "a full matrix is written into the state; a write is a column times a row"),
+        (
+            ("S[t] = exp(g) * S[t-1] + k", "o = sum(S[t] * q)"), VECTOR,
+            "state `S` has 1 axes; a matrix state [K, V] is compiled (vector states are the scan class)",
+        ),
+        (
+            ("S[t] = S[t-1] + k @ v^T", "R[t] = R[t-1] + k @ u^T", "o = S[t]^T @ q + R[t]^T @ q"), TWO,
+            "the spec carries 2 states; one matrix state is compiled",
+        ),
+        (("S[t] = tanh(S[t-1]) + k @ v^T", READ), KEY_FIRST, "the state enters `tanh` which is not linear"),
+        (("S[t] = S[t-1] + k @ (v * (S[t-1]^T @ k))^T * (S[t-1]^T @ k)^T", READ), KEY_FIRST, "two factors of this product both depend on the state"),
+        (("S[t] = k @ v^T", READ), KEY_FIRST, "S[t] does not carry S[t-1] on: every step starts afresh"),
+        (("S[t] = exp(g) * S[t-1]", READ), KEY_FIRST, "nothing is ever written into the state"),
+        (
+            ("S[t] = (I - b * k @ k^T) @ S[t-1] + k @ v^T", "o = S[t] @ u"), KEY_FIRST,
+            "an output reads the state over its value axis; reads over the key axis are compiled",
+        ),
+        (
+            ("S[t] = S[t-1] + k @ v^T", READ, "plan recurrent"), KEY_FIRST,
+            "`plan recurrent` is not compiled by this revision; the chunkwise plan is the only one",
+        ),
+        (("S[t] = S[t-1] + k @ v^T", READ, "stabilize log"), KEY_FIRST, "`stabilize log` is not compiled by this revision"),
+        (("S[t] = S[t-1] + k @ v^T", "o = sum(u) * sqrt(S[t])^T @ q"), KEY_FIRST, "an output reads the state otherwise than through a product with a vector"),
+        (("S[t] = S[t-1] + v @ k^T", "o = S[t]^T @ u", "p = S[t] @ q", "output o, p"), VALUE_FIRST, "the state is transformed on both sides, over V and over K"),
+    ],
+)  # fmt: skip
+def test_reason(lines, declarations, reason):
+    assert refusal(*lines, declarations=declarations) == reason
+
+
+def test_a_refusal_points_at_the_term():
+    lines = ("input q : [K]", "input k : [K]", "state S : [K, V]", "S[t] = S[t-1] + k @ tanh(S[t-1]^T @ k)^T", "o = S[t]^T @ q")
+    text = "language 1\nrecurrence r\n    input v : [V]\n" + "".join(f"    {line}\n" for line in lines).replace("@ q", "@ q + v")
+    with pytest.raises(SpecErrors) as failure:
+        compile_text(text, "spec.rec")
+    (diagnostic,) = failure.value.diagnostics
+    assert diagnostic.code == "E501"
+    assert diagnostic.render().split("\n") == [
+        "spec.rec:7:25: error[E501]: no chunkwise form: the state enters `tanh` which is not linear",
+        "        S[t] = S[t-1] + k @ tanh(S[t-1]^T @ k)^T",
+        "                            ^^^^^^^^^^^^^^^^^^",
+    ]

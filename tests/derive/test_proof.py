@@ -1,0 +1,105 @@
+"""The proof is exact: a chunk form with any step changed is not proved."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from recgen.derive.chunk_ir import Causal, Decayed, Gamma, Inverse, Negative, Node, Score, Step, Sum
+from recgen.derive.proof import ProofFailed, prove
+from recgen.pipeline import Compiled, compile_text
+
+ROOT = Path(__file__).resolve().parents[2]
+SPECS = ("specs/gated_delta_rule", "specs/kda", "specs/mamba2", "tests/specs/two_corrections", "tests/specs/two_streams", "tests/specs/two_reads")
+PHASES = ("prepare", "scan", "finish")
+
+
+def compiled(name: str) -> Compiled:
+    path = ROOT / f"{name}.rec"
+    return compile_text(path.read_text(encoding="utf-8"), path.name)
+
+
+def turned_over(node: Node) -> Node:
+    """The step's value with the other sign."""
+    if isinstance(node, Inverse):
+        return Inverse(tuple(tuple(Negative(b) for b in row) for row in node.blocks))
+    return Negative(node)
+
+
+def replaced(node: Node, change) -> list[Node]:
+    """The node with one node below it, or itself, changed; one result for every place where `change` gives another node."""
+    found = [] if (other := change(node)) is None else [other]
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if is_dataclass(value):
+            found += [replace(node, **{field.name: new}) for new in replaced(value, change)]
+        elif isinstance(value, tuple):
+            for i, item in enumerate(value):
+                if is_dataclass(item):
+                    found += [replace(node, **{field.name: (*value[:i], new, *value[i + 1 :])}) for new in replaced(item, change)]
+    return found
+
+
+def other_node(node: Node) -> Node | None:
+    """A plausible slip: a mask that is off by one, a decay over the wrong stretch, a term left out."""
+    match node:
+        case Causal(matrix, strict):
+            return Causal(matrix, not strict)
+        case Gamma(exclusive):
+            return Gamma(not exclusive)
+        case Score(left, right, exclusive, strict):
+            return Score(left, right, exclusive, not strict) if not exclusive else Score(left, right, False, strict)
+        case Decayed(matrix, stretch):
+            return Decayed(matrix, {"start": "before", "before": "start", "end": "start"}[stretch])
+        case Sum(terms) if len(terms) > 1:
+            return Sum(terms[:-1])
+    return None
+
+
+def mutants(c: Compiled, change) -> list[tuple[str, object]]:
+    """Chunk forms with one forward step changed."""
+    found = []
+    for phase in PHASES:
+        steps: tuple[Step, ...] = getattr(c.chunk_form, phase)
+        for i, step in enumerate(steps):
+            for value in change(step.value):
+                new = (*steps[:i], replace(step, value=value), *steps[i + 1 :])
+                found.append((f"{phase} {step.name}", replace(c.chunk_form, **{phase: new})))
+    return found
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_every_step_has_its_sign(name):
+    c = compiled(name)
+    for label, chunk in mutants(c, lambda value: [turned_over(value)]):
+        with pytest.raises(ProofFailed):
+            prove(c.normal_form, c.operands, chunk)
+            pytest.fail(f"proved with the other sign: {label}")
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_slips_are_not_proved(name):
+    c = compiled(name)
+    changed = mutants(c, lambda value: replaced(value, other_node))
+    assert changed
+    for label, chunk in changed:
+        with pytest.raises(ProofFailed):
+            prove(c.normal_form, c.operands, chunk)
+            pytest.fail(f"proved although changed: {label}")
+
+
+@pytest.mark.parametrize("path", sorted([*ROOT.glob("specs/*.rec"), *ROOT.glob("tests/specs/*.rec")]), ids=lambda p: p.stem)
+def test_every_spec_is_proved(path):
+    c = compile_text(path.read_text(encoding="utf-8"), path.name)
+    proof = prove(c.normal_form, c.operands, c.chunk_form, tokens=2)  # 3 when compiled
+    assert proof.identities > 0
+    assert str(c.proof).startswith("chunk of 3 tokens")
+
+
+def test_the_proof_is_of_the_spec_not_of_the_normal_form():
+    c, other = compiled("specs/gated_delta_rule"), compiled("specs/delta_rule")
+    foreign = replace(c.normal_form, recurrence=replace(c.recurrence, states=other.recurrence.states), state=other.normal_form.state)
+    with pytest.raises(ProofFailed):
+        prove(foreign, c.operands, c.chunk_form)
