@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -120,7 +121,9 @@ def _computing_dtype(arguments: tuple[torch.Tensor | None, ...]) -> torch.dtype:
     return torch.float64 if any(x is not None and x.dtype == torch.float64 for x in arguments) else torch.float32
 
 
-def _stretch(arguments: tuple[torch.Tensor | None, ...], rows: slice, start: int, part: _Sizes, dtype: torch.dtype) -> list[torch.Tensor | None]:
+def _stretch(
+    arguments: tuple[torch.Tensor | None, ...], rows: slice, start: int, part: _Sizes, dtype: torch.dtype
+) -> list[torch.Tensor | None]:
     """Inputs cut to a stretch of tokens and params whole, in the computing precision."""
     return [
         None if x is None else (_tokens(x, rows, start, part) if info.per_token else x).to(dtype)
@@ -134,7 +137,7 @@ def _sequences(cu_seqlens: torch.Tensor | None, sizes: _Sizes) -> Iterator[tuple
         yield slice(None), slice(None), 0, sizes.tokens
         return
     bounds = cu_seqlens.tolist()
-    for i, (first, last) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for i, (first, last) in enumerate(pairwise(bounds)):
         yield slice(0, 1), slice(i, i + 1), first, last
 
 
@@ -309,8 +312,9 @@ def _cumulate(log_decay: torch.Tensor) -> _Cumulated:
 
 def _decay_between(later: _Cumulated, earlier: _Cumulated) -> torch.Tensor:
     """The decay from `earlier` to `later`; the exponent is never positive."""
-    decay = ((later.coarse - earlier.coarse) + (later.fine - earlier.fine)).clamp_(max=0).exp2_()
-    return decay
+    exponent = (later.coarse - earlier.coarse) + (later.fine - earlier.fine)
+    return exponent.clamp_(max=0).exp2_()
+
 
 def _at(sums: _Cumulated, rows: slice) -> _Cumulated:
     """The sums at some tokens of the chunk."""
@@ -443,7 +447,12 @@ def _backward_chunks(
     # dq: gradient of q
     d_query = _add_product(dq_in, P_qk, write)
     # dg: gradient of g
-    d_log_decay = _crossing(A_qk * D_qk) + _sum_from((query * dq_in).sum(-1, keepdim=True)) + _sum_before((write * dw_end).sum(-1, keepdim=True)) + (S * dS).sum((-2, -1), keepdim=True) * from_start[..., -1:, :]
+    d_log_decay = (
+        _crossing(A_qk * D_qk)
+        + _sum_from((query * dq_in).sum(-1, keepdim=True))
+        + _sum_before((write * dw_end).sum(-1, keepdim=True))
+        + (S * dS).sum((-2, -1), keepdim=True) * from_start[..., -1:, :]
+    )
     return d_write, d_value, d_query, d_log_decay, incoming
 
 
@@ -525,10 +534,7 @@ def _torch_chunk_backward(
     if not states.numel():
         states = _torch_chunk_forward(arguments, options, initial_state, cu_seqlens, chunk, True)[-1]
     sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
-    gradients = [
-        None if x is None else torch.empty_like(x, memory_format=torch.contiguous_format) if info.per_token else torch.zeros_like(x, dtype=dtype)
-        for info, x in zip(_ARGUMENTS, arguments, strict=True)
-    ]
+    gradients = [None if x is None else _empty_gradient(info, x, dtype) for info, x in zip(_ARGUMENTS, arguments, strict=True)]
     like = next(x for x in arguments if x is not None)
     rows_of_state = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
     d_initial = like.new_empty(rows_of_state, sizes.heads, sizes.keys, sizes.values, dtype=dtype)
@@ -547,6 +553,13 @@ def _torch_chunk_backward(
         d_initial[slots] = d_state.unflatten(0, (-1, sizes.heads))
     results = [None if g is None or x is None else g.to(x.dtype) for g, x in zip(gradients, arguments, strict=True)]
     return (*results, None if initial_state is None else d_initial.to(initial_state.dtype))
+
+
+def _empty_gradient(info: _Argument, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Memory for an input's gradient, or zeros that a param's is added to."""
+    if info.per_token:
+        return torch.empty_like(x, memory_format=torch.contiguous_format)
+    return torch.zeros_like(x, dtype=dtype)
 
 
 def _stretch_backward(
@@ -570,10 +583,10 @@ def _stretch_backward(
         for d, axes in zip(d_outputs, _OUTPUT_AXES, strict=True)
     ]
     through_readout = _readout_gradient(*inputs, *options, *reads, *cotangents, sizes=part)
-    d_reads = [_to_chunks(d, part, chunk) for d in through_readout[: 1]]
+    d_reads = [_to_chunks(d, part, chunk) for d in through_readout[:1]]
     *d_operands, d_state = _backward_chunks(*operands, states, d_state, *d_reads)
     through_operands = _operands_gradient(*inputs, *options, *(_from_chunks(d, part) for d in d_operands), sizes=part)
-    for i, parts in enumerate(zip(through_readout[1 :], through_operands, strict=True)):
+    for i, parts in enumerate(zip(through_readout[1:], through_operands, strict=True)):
         target = gradients[i]
         if target is None:
             continue
@@ -1164,6 +1177,22 @@ def _triton_recurrent_backward(
 
 
 _NAMESPACE = "recgen_retnet_596484810083"  # holds the digest: two versions of a spec can live in one process
+_FORWARD_SCHEMA = (
+    "(Tensor q, Tensor k, Tensor v, Tensor g, "
+    "float scale, "
+    "Tensor? initial_state, Tensor? cu_seqlens, int chunk, bool save) -> (Tensor, Tensor, Tensor)"
+)
+_BACKWARD_SCHEMA = (
+    "(Tensor q, Tensor k, Tensor v, Tensor g, "
+    "float scale, "
+    "Tensor? initial_state, Tensor? cu_seqlens, int chunk, Tensor states, Tensor? d_output_0, Tensor? d_final_state)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
+)
+_STEP_SCHEMA = (
+    "(Tensor q, Tensor k, Tensor v, Tensor g, "
+    "float scale, "
+    "Tensor(a!) state, Tensor? state_indices) -> Tensor[]"
+)
 _ARGUMENT_COUNT = len(_ARGUMENTS)
 _OPTION_COUNT = len(_NUMBERS) + len(_FLAGS)
 
@@ -1188,7 +1217,7 @@ def _no_autocast(values: tuple[Any, ...]) -> torch.autocast:
     return torch.autocast(first.device.type, enabled=False)
 
 
-@torch.library.custom_op(f"{_NAMESPACE}::chunk_forward", mutates_args=(), schema="(Tensor q, Tensor k, Tensor v, Tensor g, float scale, Tensor? initial_state, Tensor? cu_seqlens, int chunk, bool save) -> (Tensor, Tensor, Tensor)")
+@torch.library.custom_op(f"{_NAMESPACE}::chunk_forward", mutates_args=(), schema=_FORWARD_SCHEMA)
 def _chunk_forward(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, (initial_state, cu_seqlens, chunk, save) = _split(values)
     _check_boundaries(cu_seqlens, arguments)
@@ -1196,7 +1225,7 @@ def _chunk_forward(*values: Any) -> tuple[torch.Tensor, ...]:
         return _torch_chunk_forward(arguments, options, initial_state, cu_seqlens, chunk, save)
 
 
-@torch.library.custom_op(f"{_NAMESPACE}::recurrent_forward", mutates_args=(), schema="(Tensor q, Tensor k, Tensor v, Tensor g, float scale, Tensor? initial_state, Tensor? cu_seqlens, int chunk, bool save) -> (Tensor, Tensor, Tensor)")
+@torch.library.custom_op(f"{_NAMESPACE}::recurrent_forward", mutates_args=(), schema=_FORWARD_SCHEMA)
 def _recurrent_forward(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, (initial_state, cu_seqlens, _, save) = _split(values)
     _check_boundaries(cu_seqlens, arguments)
@@ -1207,7 +1236,7 @@ def _recurrent_forward(*values: Any) -> tuple[torch.Tensor, ...]:
         return (*results, results[-1].new_empty(0, *results[-1].shape[1:]))
 
 
-@torch.library.custom_op(f"{_NAMESPACE}::chunk_backward", mutates_args=(), schema="(Tensor q, Tensor k, Tensor v, Tensor g, float scale, Tensor? initial_state, Tensor? cu_seqlens, int chunk, Tensor states, Tensor? d_output_0, Tensor? d_final_state) -> (Tensor, Tensor, Tensor, Tensor, Tensor)")
+@torch.library.custom_op(f"{_NAMESPACE}::chunk_backward", mutates_args=(), schema=_BACKWARD_SCHEMA)
 def _chunk_backward(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, (initial_state, cu_seqlens, chunk, states, *gradients) = _split(values)
     with _no_autocast(values):
@@ -1215,14 +1244,15 @@ def _chunk_backward(*values: Any) -> tuple[torch.Tensor, ...]:
     return _present(found, states)
 
 
-@torch.library.custom_op(f"{_NAMESPACE}::recurrent_backward", mutates_args=(), schema="(Tensor q, Tensor k, Tensor v, Tensor g, float scale, Tensor? initial_state, Tensor? cu_seqlens, int chunk, Tensor states, Tensor? d_output_0, Tensor? d_final_state) -> (Tensor, Tensor, Tensor, Tensor, Tensor)")
+@torch.library.custom_op(f"{_NAMESPACE}::recurrent_backward", mutates_args=(), schema=_BACKWARD_SCHEMA)
 def _recurrent_backward(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, (initial_state, cu_seqlens, chunk, states, *gradients) = _split(values)
     with _no_autocast(values):
         if _on_triton(arguments):
             found = _triton_recurrent_backward(*arguments, *options, initial_state, cu_seqlens, states, *gradients)
         else:
-            found = _torch_chunk_backward(arguments, options, initial_state, cu_seqlens, chunk, states, tuple(gradients[:-1]), gradients[-1])
+            given, d_final = tuple(gradients[:-1]), gradients[-1]
+            found = _torch_chunk_backward(arguments, options, initial_state, cu_seqlens, chunk, states, given, d_final)
     return _present(found, states)
 
 
@@ -1231,7 +1261,7 @@ def _present(gradients: tuple[torch.Tensor | None, ...], like: torch.Tensor) -> 
     return tuple(like.new_empty(0) if g is None else g for g in gradients)
 
 
-@torch.library.custom_op(f"{_NAMESPACE}::step", mutates_args=("state",), schema="(Tensor q, Tensor k, Tensor v, Tensor g, float scale, Tensor(a!) state, Tensor? state_indices) -> Tensor[]")
+@torch.library.custom_op(f"{_NAMESPACE}::step", mutates_args=("state",), schema=_STEP_SCHEMA)
 def _step(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, (state, state_indices) = _split(values)
     with _no_autocast(values):
@@ -1385,11 +1415,13 @@ def _state_axes(v_first: bool) -> tuple[str, str]:
     return (_VALUE_AXIS, _KEY_AXIS) if v_first else (_KEY_AXIS, _VALUE_AXIS)
 
 
-def _check_state(name: str, x: object, lead: tuple[str, int | None], sizes: dict[str, tuple[int, str]], v_first: bool, device: torch.device) -> None:
+def _check_state(
+    name: str, x: object, rows: tuple[str, int | None], sizes: dict[str, tuple[int, str]], v_first: bool, device: torch.device
+) -> None:
     """A state [rows, HV, *axes] in the chosen order of its axes."""
-    axes = (lead[0], "HV", *_state_axes(v_first))
+    axes = (rows[0], "HV", *_state_axes(v_first))
     tensor = _check_tensor(name, x, f"[{', '.join(axes)}]", 4, device)
-    wanted = [lead[1], *(sizes[a][0] for a in axes[1:])]
+    wanted = [rows[1], *(sizes[a][0] for a in axes[1:])]
     for axis, size, got in zip(axes, wanted, tensor.shape, strict=True):
         if size is not None and size != got:
             raise _fail(name, f"[{', '.join(axes)}] with {axis} = {size}", _describe(x))
@@ -1418,7 +1450,12 @@ def _check_boundaries(cu_seqlens: torch.Tensor | None, arguments: tuple[torch.Te
 
 
 def _prepare(
-    arguments: tuple[Any, ...], numbers: tuple[Any, ...], flags: tuple[Any, ...], initial_state: Any, state_v_first: bool | None, cu_seqlens: Any
+    arguments: tuple[Any, ...],
+    numbers: tuple[Any, ...],
+    flags: tuple[Any, ...],
+    initial_state: Any,
+    state_v_first: bool | None,
+    cu_seqlens: Any,
 ) -> tuple[tuple[Any, ...], torch.Tensor | None, bool]:
     """Checks every argument; returns the options, the initial state oriented [N, HV, K, V], and whether states are [V, K]."""
     for name, flag in zip(_FLAGS, flags, strict=True):
@@ -1506,7 +1543,8 @@ def naive_recurrent_retnet(
     Raises:
         ValueError, TypeError: an argument is wrong; the message names it, what it should be and what it is.
     """
-    arguments, numbers, flags = (q, k, v, g), (scale,), ()
+    arguments = (q, k, v, g)
+    numbers, flags = (scale,), ()
     _check_flag("output_final_state", output_final_state)
     options, initial, v_first = _prepare(arguments, numbers, flags, initial_state, state_v_first, cu_seqlens)
     _check_boundaries(cu_seqlens, arguments)
@@ -1680,7 +1718,8 @@ def step_retnet(
     Returns:
         o [B, HV, V].
     """
-    arguments, numbers, flags = (q, k, v, g), (scale,), ()
+    arguments = (q, k, v, g)
+    numbers, flags = (scale,), ()
     for name, flag in zip(_FLAGS, flags, strict=True):
         _check_flag(name, flag)
     sizes = _check_arguments(arguments, dict(zip(_FLAGS, flags, strict=True)), ("B",))
@@ -1699,7 +1738,8 @@ def step_retnet(
 
 
 def _check_indices(state_indices: object, batch: int, device: torch.device) -> None:
-    if not isinstance(state_indices, torch.Tensor) or state_indices.dtype not in (torch.int32, torch.int64) or state_indices.shape != (batch,):
+    integers = isinstance(state_indices, torch.Tensor) and state_indices.dtype in (torch.int32, torch.int64)
+    if not isinstance(state_indices, torch.Tensor) or not integers or state_indices.shape != (batch,):
         raise _fail("state_indices", f"an int32 or int64 tensor [B] with B = {batch}", _describe(state_indices))
     if state_indices.device != device:
         raise _fail("state_indices", f"on {device}", _describe(state_indices))

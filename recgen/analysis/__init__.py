@@ -1,0 +1,1 @@
+"""From the checked recurrence to its normal form."""

@@ -13,7 +13,7 @@ from recgen.lang.source import Span
 from recgen.lang.terms import SCALAR, Apply, Constant, Eye, Shape, State, Term, reads_state
 
 
-class Refusal(Exception):  # noqa: N818 - it is an answer, not a failure
+class Refusal(Exception):
     """The term does not fit; `reason` says why in the user's terms, `span` where."""
 
     def __init__(self, reason: str, span: Span | None) -> None:
@@ -289,7 +289,7 @@ def _reduce(product: Product) -> Product:
                 scalars.append(merged)
             else:
                 assert not isinstance(merged, Constant)
-                chain.append(merged)  # type: ignore[arg-type]
+                chain.append(merged)
     return replace(product, scalars=tuple(scalars), chain=tuple(chain))
 
 

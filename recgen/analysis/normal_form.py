@@ -33,8 +33,11 @@ class Decay:
 
 @dataclass(frozen=True)
 class Stream:
-    """One rank-one write a token: direction `write` (key column), `value` X (value column, None for 0), `strength` c (scalar, None for 1)
-    times the state's answer to `correct` a (key column, None for no correction), of the decayed state where `decayed`."""
+    """One rank-one write a token.
+
+    Direction `write` (key column); `value` X (value column, None for 0); `strength` c (scalar, None for 1) times the state's answer to
+    `correct` a (key column, None for no correction), of the decayed state where `decayed`.
+    """
 
     write: Term
     value: Term | None

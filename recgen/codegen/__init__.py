@@ -1,0 +1,1 @@
+"""From the derived forms to the text of a module."""

@@ -6,7 +6,23 @@ from dataclasses import dataclass
 
 from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.torch_printer import ChunkPrinter, Line, stretches
-from recgen.derive.chunk_ir import ChunkForm, Gamma, GateGradient, Inverse, MatMul, Node, Score, ScoreGradients, Step, Sum, Sym, Through, needed, nodes, used_names
+from recgen.derive.chunk_ir import (
+    ChunkForm,
+    Gamma,
+    GateGradient,
+    Inverse,
+    MatMul,
+    Node,
+    Score,
+    ScoreGradients,
+    Step,
+    Sum,
+    Sym,
+    Through,
+    needed,
+    nodes,
+    used_names,
+)
 from recgen.derive.operands import OperandSet
 
 
@@ -69,7 +85,8 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
         decays=chunk.decay != "none",
         signed=form.decay.signed is not None,
         bounded=form.decay.bounded,
-        exclusive=_has(found, lambda n: isinstance(n, Gamma | Score | ScoreGradients) and n.exclusive) or "from_start_before" in stretches(every),
+        exclusive=_has(found, lambda n: isinstance(n, Gamma | Score | ScoreGradients) and n.exclusive)
+        or "from_start_before" in stretches(every),
         gamma=_has(found, lambda n: isinstance(n, Gamma)),
         inverse=_has(found, lambda n: isinstance(n, Inverse)),
         block_inverse=_has(found, lambda n: isinstance(n, Inverse) and len(n.blocks) > 1),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.chunk_context import build_chunk_context
-from recgen.codegen.expressions import build_expressions, local
+from recgen.codegen.expressions import Expressions, build_expressions, local
 from recgen.codegen.module_context import build_module_context
 from recgen.codegen.token_printer import token_lines
 from recgen.codegen.torch_printer import HELPERS
@@ -52,7 +52,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - the output is Python, not HTML
+        autoescape=False,
     )
 
 
@@ -65,23 +65,33 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm) -> GeneratedM
     listing = ", ".join(f"{o.name} ({o.symbol})" for o in operands.operands)
     module = build_module_context(form, _header(form, digest), digest, listing)
     token, token_results = token_lines(r, {x.name: local(x.name) for x in (*r.arguments, *r.definitions)})
-    used = expressions.operations | ({"softplus"} if any("_softplus" in line for line in token) else set())
-    helpers = {name: any(HELPERS.get(op) == name for op in used) for name in dict.fromkeys(HELPERS.values())}
-    text = environment().get_template("module.py.j2").render(
-        m=module,
-        c=context,
-        h=helpers,
-        e={**_fields(expressions), "token": token, "token_results": token_results},
-        triton=triton_context(form, operands),
+    helpers = _helpers(expressions.operations, token)
+    text = (
+        environment()
+        .get_template("module.py.j2")
+        .render(
+            m=module,
+            c=context,
+            h=helpers,
+            e={**_fields(expressions), "token": token, "token_results": token_results},
+            triton=triton_context(form, operands),
+        )
     )
-    text = _tidy(text)
+    text = _tidy(text if "math." in text else text.replace("import math\n", "", 1))
     ast.parse(text)
     manifest = (("spec", r.name), ("digest", digest), ("language", "1"), ("compiler", COMPILER_REVISION))
     return GeneratedModule(r.name, text, digest, manifest)
 
 
-def _fields(record: object) -> dict[str, object]:
-    return dict(asdict(record))  # type: ignore[call-overload]
+def _helpers(operations: frozenset[str], token: tuple[str, ...]) -> dict[str, bool]:
+    """Which helper functions the module needs."""
+    used = operations | ({"softplus"} if any("_softplus(" in line for line in token) else set())
+    found = {name: any(HELPERS.get(op) == name for op in used) for name in dict.fromkeys(HELPERS.values())}
+    return {**found, "identity": any("_identity(" in line for line in token)}
+
+
+def _fields(record: Expressions) -> dict[str, object]:
+    return asdict(record)
 
 
 def _header(form: NormalForm, digest: str) -> tuple[str, ...]:

@@ -66,7 +66,6 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
     outputs = tuple((o.name, o.value) for o in form.outputs)
     readout = _full(lower(outputs, (*inputs, *read_inputs), names, reserved), outputs, "")
     readout_backward, output_cotangents = differentiate(readout, (*read_values, *arguments), reserved)
-    gradients = dict(readout_backward.results)
     return Expressions(
         operands=_body(program, form, operands.terms),
         operand_results=tuple(_column(name, program.result(name), sizes, arguments) for name, _ in operands.terms),
@@ -86,7 +85,7 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
 
 def _full(program: Program, roles: tuple[tuple[str, Term], ...], axis: str) -> Program:
     """The program with every result moved to one value per token and value head."""
-    scope = Scope({}, {s for s in _all_names(program)})
+    scope = Scope({}, set(_all_names(program)))
     results: list[tuple[str, Operand]] = []
     for (role, operand), (_, term) in zip(program.results, roles, strict=True):
         vector = next((a for a in term.shape if a != "1"), axis)

@@ -43,9 +43,9 @@ class ModuleContext:
     number_defaults: tuple[str, ...]
     expression_parameters: tuple[str, ...]
     operand_list: str
-    forward_schema: str
-    backward_schema: str
-    step_schema: str
+    forward_schema: tuple[str, ...]
+    backward_schema: tuple[str, ...]
+    step_schema: tuple[str, ...]
     signature: str
     step_signature: str
     step_keywords: str
@@ -87,7 +87,7 @@ def build_module_context(form: NormalForm, header: tuple[str, ...], digest: str,
     flags = tuple(o for o in r.options if isinstance(o.default, bool))
     outputs = len(form.outputs)
     tensors = ", ".join(f"Tensor{'?' if a.needed_if else ''} {a.name}" for a in r.arguments)
-    options = "".join(f", float {o.name}" for o in numbers) + "".join(f", bool {o.name}" for o in flags)
+    options = "".join(f"float {o.name}, " for o in numbers) + "".join(f"bool {o.name}, " for o in flags)
     returned = ", ".join(["Tensor"] * (outputs + 2))
     gradients = ", ".join([f"Tensor? d_output_{i}" for i in range(outputs)])
     return ModuleContext(
@@ -108,12 +108,14 @@ def build_module_context(form: NormalForm, header: tuple[str, ...], digest: str,
         number_defaults=tuple(_default(o, r) for o in numbers),
         expression_parameters=_expression_parameters(r, numbers, flags),
         operand_list=operand_list,
-        forward_schema=f"({tensors}{options}, Tensor? initial_state, Tensor? cu_seqlens, int chunk, bool save) -> ({returned})",
+        forward_schema=(f"({tensors}, ", f"{options}", f"Tensor? initial_state, Tensor? cu_seqlens, int chunk, bool save) -> ({returned})"),
         backward_schema=(
-            f"({tensors}{options}, Tensor? initial_state, Tensor? cu_seqlens, int chunk, Tensor states, {gradients}, Tensor? d_final_state)"
-            f" -> ({', '.join(['Tensor'] * (len(r.arguments) + 1))})"
+            f"({tensors}, ",
+            f"{options}",
+            f"Tensor? initial_state, Tensor? cu_seqlens, int chunk, Tensor states, {gradients}, Tensor? d_final_state)",
+            f" -> ({', '.join(['Tensor'] * (len(r.arguments) + 1))})",
         ),
-        step_schema=f"({tensors}{options}, Tensor(a!) state, Tensor? state_indices) -> Tensor[]",
+        step_schema=(f"({tensors}, ", f"{options}", "Tensor(a!) state, Tensor? state_indices) -> Tensor[]"),
         signature=_signature(r, numbers, flags),
         step_signature="\n".join(f"    {a.name}: torch.Tensor," for a in r.arguments if not a.needed_if),
         step_keywords="\n".join(_option_lines(r, numbers, flags)),
@@ -194,13 +196,17 @@ def _argument_lines(form: NormalForm, lead: tuple[str, ...]) -> list[str]:
         domain = f", {a.domain}" if a.domain else ""
         needed = " or ".join(f"{o}={v}" for o, v in a.needed_if)
         lines.append(f"    {a.name}: {_layout(a, lead)}{domain}{f'; with {needed} only' if needed else ''}.")
-    for o in form.recurrence.options:
-        lines.append(f"    {o.name}: {'chooses code' if isinstance(o.default, bool) else 'a number'}.")
-    return lines
+    kinds = {True: "chooses code", False: "a number"}
+    return lines + [f"    {o.name}: {kinds[isinstance(o.default, bool)]}." for o in form.recurrence.options]
 
 
 def _state_text(form: NormalForm) -> str:
     return ", ".join(form.state.axes)
+
+
+def _output_text(form: NormalForm, lead: tuple[str, ...]) -> str:
+    shapes = [", ".join((*lead, "HV", *axes)) for axes in output_axes(form)]
+    return ", ".join(f"{o.name} [{shape}]" for o, shape in zip(form.outputs, shapes, strict=True))
 
 
 def _docs(form: NormalForm, lead: tuple[str, ...]) -> str:
@@ -212,8 +218,11 @@ def _docs(form: NormalForm, lead: tuple[str, ...]) -> str:
         f"    state_v_first: order of the state's axes, True for [.., {form.value_axis}, {form.key_axis}]; None for the declared [{state}].",
         "    cu_seqlens: int32 or int64 boundaries [N + 1] of sequences packed into one row (B = 1).",
     ]
-    outputs = ", ".join(f"{o.name} [{', '.join((*lead, 'HV', *axes))}]" for o, axes in zip(form.outputs, output_axes(form), strict=True))
-    lines += ["", "Returns:", f"    {outputs}, and the final state [N, HV, {state}] in float32 (float64 for float64 inputs), or None."]
+    lines += [
+        "",
+        "Returns:",
+        f"    {_output_text(form, lead)}, and the final state [N, HV, {state}] in float32 (float64 for float64 inputs), or None.",
+    ]
     lines += ["", "Raises:", "    ValueError, TypeError: an argument is wrong; the message names it, what it should be and what it is."]
     return "\n".join(f"    {line}".rstrip() for line in ["", *lines])
 
@@ -226,6 +235,5 @@ def _step_docs(form: NormalForm) -> str:
         "    state_indices: int32 or int64 [B], the slot of every row, the row itself if None; a negative one skips its row (output 0).",
         f"    state_v_first: order of the state's axes, True for [.., {form.value_axis}, {form.key_axis}]; None for the declared [{state}].",
     ]
-    outputs = ", ".join(f"{o.name} [{', '.join(('B', 'HV', *axes))}]" for o, axes in zip(form.outputs, output_axes(form), strict=True))
-    lines += ["", "Returns:", f"    {outputs}."]
+    lines += ["", "Returns:", f"    {_output_text(form, ('B',))}."]
     return "\n".join(f"    {line}".rstrip() for line in ["", *lines])

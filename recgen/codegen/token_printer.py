@@ -106,8 +106,7 @@ class TokenPrinter:
         left, right = term.args
         if term.op == "matmul":
             return self.text(right if isinstance(left, Eye) else left)
-        rows = f"before.shape[{-2 if term.shape[0] == self.state_axes[0] else -1}]"
-        eye = f"torch.eye({rows}, dtype=before.dtype, device=before.device)"
+        eye = f"_identity(before, {-2 if term.shape[0] == self.state_axes[0] else -1})"
         symbols = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
         first, second = (eye, self.text(right)) if isinstance(left, Eye) else (self.text(left), eye)
         return f"({first} {symbols[term.op]} {second})"
@@ -122,12 +121,9 @@ def token_lines(recurrence: Recurrence, rename: dict[str, str]) -> tuple[tuple[s
         printer.names[Argument(argument.name, argument.role, shape)] = rename.get(argument.name, argument.name)
     first = [d for d in recurrence.definitions if not reads_state(d.value, 0)]
     second = [d for d in recurrence.definitions if reads_state(d.value, 0)]
-    lines = []
-    for d in first:
-        lines.append(printer.define(d.name, d.value))
+    lines = [printer.define(d.name, d.value) for d in first]
     lines.append(f"after = {_bare(printer.text(state.equation))}  # {state.name}[t]")
-    for d in second:
-        lines.append(printer.define(d.name, d.value))
+    lines += [printer.define(d.name, d.value) for d in second]
     return tuple(lines), f"({', '.join(rename.get(o, o) for o in recurrence.outputs)}, after)"
 
 

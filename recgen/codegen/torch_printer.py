@@ -77,7 +77,10 @@ def _extremum(s: Assign, names: list[str]) -> str:
 
 
 _FORMULAS = {
-    **{op: f"torch.{op}({{0}})" for op in ("exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "sigmoid", "relu", "tanh", "sin", "cos", "abs", "sign")},
+    **{
+        op: f"torch.{op}({{0}})"
+        for op in ("exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "sigmoid", "relu", "tanh", "sin", "cos", "abs", "sign")
+    },
     "logsigmoid": "F.logsigmoid({0})",
     "softplus": "_softplus({0})",
     "silu": "F.silu({0})",
@@ -260,8 +263,11 @@ class ChunkPrinter:
             parts.append(f"_sum_after({keys(total(node.before))})")
         parts.append(f"_sum_before({keys(total(node.end))})")
         left, right = (self.text(x) for x in (node.state, node.gradient))
-        parts.append(f"({left} * {right}).sum({'(-2, -1), keepdim=True' if scalar else '-1'}){'' if scalar else '[..., None, :]'} * from_start[..., -1:, :]")
-        return " + ".join(parts)
+        entries = ".sum((-2, -1), keepdim=True)" if scalar else ".sum(-1)[..., None, :]"
+        parts.append(f"({left} * {right}){entries} * from_start[..., -1:, :]")
+        if len(parts) == 1:
+            return parts[0]
+        return "(\n        " + "\n        + ".join(parts) + "\n    )"
 
 
 _STRETCHES = {"start": "from_start", "before": "from_start_before", "end": "to_end"}

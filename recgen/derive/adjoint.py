@@ -56,7 +56,10 @@ class _Adjoint:
             self._correction(s)
         for s in self.b.operands.streams:
             into_end = self.step(
-                f"dw_end{s.tag}", self.b.decayed(MatMul(self.b.write(s), DS, turn_right=True), "end"), "dw^end", "from the chunk's end state"
+                f"dw_end{s.tag}",
+                self.b.decayed(MatMul(self.b.write(s), DS, turn_right=True), "end"),
+                "dw^end",
+                "from the chunk's end state",
             )
             self.add(s.write, into_end)
             self.gate.end.append(Hadamard(Sym(s.write), into_end))
@@ -78,7 +81,14 @@ class _Adjoint:
             prepare.append(Step(f"dE_read{s.tag}", total(taken), "A^T dO", "gradient of the writes through the chunk's reads"))
         for read in reads:
             if self.b.decay == "scalar":
-                prepare.append(Step(f"dO_in{read.tag}", Decayed(Sym(f"d_read{read.tag}"), read.stretch), "dO^in", "gradients decayed from the chunk's start"))
+                prepare.append(
+                    Step(
+                        f"dO_in{read.tag}",
+                        Decayed(Sym(f"d_read{read.tag}"), read.stretch),
+                        "dO^in",
+                        "gradients decayed from the chunk's start",
+                    )
+                )
         into = [self._into_state(read) for read in reads]
         prepare.append(Step("dS_read", total(into), "Q^T dO", "gradient of the incoming state through the reads"))
 
@@ -122,7 +132,9 @@ class _Adjoint:
         (self.gate.before if before else self.gate.start).append(Hadamard(Sym(read.query), inward))
         for s in self.b.operands.streams:
             weights = MatMul(Sym(f"d_read{read.tag}"), self.b.write(s), turn_right=True)
-            self._score(read.query, s.write, weights, Sym(f"A_qk{read.tag}{s.tag}"), f"qk{read.tag}{s.tag}", exclusive=before, strict=before)
+            self._score(
+                read.query, s.write, weights, Sym(f"A_qk{read.tag}{s.tag}"), f"qk{read.tag}{s.tag}", exclusive=before, strict=before
+            )
 
     def _correction(self, s: StreamNames) -> None:
         found: list[Node] = [self.b.inward(s.correct, f"a_in{s.tag}", self.b.stretch(s))]
@@ -131,7 +143,10 @@ class _Adjoint:
             answer = self.step(f"found{s.tag}", Sum(tuple(found)), "S^T a", "what the correction found")
             self.add(s.strength, RowSum(Hadamard(Sym(f"dX{s.tag}"), answer)))
         inward = self.step(
-            f"da_in{s.tag}", self.b.decayed(MatMul(Sym(f"dR{s.tag}"), S, turn_right=True), self.b.stretch(s)), "da^in", "from the incoming state"
+            f"da_in{s.tag}",
+            self.b.decayed(MatMul(Sym(f"dR{s.tag}"), S, turn_right=True), self.b.stretch(s)),
+            "da^in",
+            "from the incoming state",
         )
         self.add(s.correct, inward)
         (self.gate.start if s.decayed else self.gate.before).append(Hadamard(Sym(s.correct), inward))
@@ -144,7 +159,10 @@ class _Adjoint:
         if self.b.decay == "vector":
             names = (f"dl_{tag}", f"dr_{tag}", f"dg_{tag}")
             self.step(
-                ", ".join(names), ScoreGradients(weights, Sym(left), Sym(right), exclusive, strict), "dA", "through the scores: to each side and the gate"
+                ", ".join(names),
+                ScoreGradients(weights, Sym(left), Sym(right), exclusive, strict),
+                "dA",
+                "through the scores: to each side and the gate",
             )
             self.add(left, Sym(names[0]))
             self.add(right, Sym(names[1]))

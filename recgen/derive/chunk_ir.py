@@ -158,7 +158,23 @@ class GateGradient:
 
 
 Node = (
-    Sym | MatMul | Sum | Negative | Scaled | ScaledColumns | DecayColumn | Hadamard | Causal | Gamma | Score | ScoreGradients | Decayed | Through | Inverse | RowSum | GateGradient
+    Sym
+    | MatMul
+    | Sum
+    | Negative
+    | Scaled
+    | ScaledColumns
+    | DecayColumn
+    | Hadamard
+    | Causal
+    | Gamma
+    | Score
+    | ScoreGradients
+    | Decayed
+    | Through
+    | Inverse
+    | RowSum
+    | GateGradient
 )
 
 
@@ -190,9 +206,9 @@ class Operand:
 class ChunkForm:
     """The forward chunk form and its adjoint.
 
-    Forward: `prepare` (all chunks at once), `scan` (chunk after chunk; reads and sets S), `finish` (all chunks at once, from the stacked S and
-    scan results). Adjoint likewise, backwards: `adjoint_prepare`, `adjoint_scan` (reads and sets dS), `adjoint_finish`; `gradients` names
-    the step that holds each operand's gradient. `reads` names the steps that hold the reads, `writes` those of the resolved writes.
+    Forward: `prepare` (all chunks at once), `scan` (chunk after chunk; reads and sets S), `finish` (all chunks at once, from the stacked S
+    and scan results). Adjoint likewise, backwards: `adjoint_prepare`, `adjoint_scan` (reads and sets dS), `adjoint_finish`; `gradients`
+    names the step that holds each operand's gradient, `reads` the steps that hold the reads.
     """
 
     decay: str

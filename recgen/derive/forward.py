@@ -1,7 +1,7 @@
 """The forward chunk form.
 
-Structure decides what is emitted: without corrections there is no solve, with a scalar decay a [C, C] Gamma, with a vector decay scores that
-carry the decay, with none a causal mask.
+Structure decides what is emitted: without corrections there is no solve, with a scalar decay a [C, C] Gamma, with a vector decay scores
+that carry the decay, with none a causal mask.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ def total(terms: list[Node]) -> Node:
 
 @dataclass
 class Builder:
+    """Collects the steps of a chunk form, phase by phase."""
+
     decay: str
     operands: OperandSet
     prepare: list[Step] = field(default_factory=list)
@@ -89,7 +91,9 @@ class Builder:
         if self.feedback:
             self._corrections()
         for stream in self.operands.streams:
-            self.prepare.append(Step(f"k_end{stream.tag}", self.decayed(Sym(stream.write), "end"), "K^end", "write directions decayed to the chunk's end"))
+            self.prepare.append(
+                Step(f"k_end{stream.tag}", self.decayed(Sym(stream.write), "end"), "K^end", "write directions decayed to the chunk's end")
+            )
         for stream in self.feedback:
             self.scan.append(Step(f"E{stream.tag}", self.resolved(stream), "E", "resolved writes: U + W S"))
         carried = [MatMul(Sym(f"k_end{s.tag}"), self.write(s), turn_left=True) for s in self.operands.streams]

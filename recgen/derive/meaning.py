@@ -1,11 +1,12 @@
 """The exact meaning of a spec over polynomials: the unrolled recurrence, straight from its typed expressions.
 
-Shares nothing with the analyzer. Sums, products and transpositions are carried out; every state-free value that is not one of these (an input,
-`exp(g)`, `l2norm(k)`, `1 / x`) is a symbol per token and entry, the same symbol wherever the same expression stands.
+Shares nothing with the analyzer. Sums, products and transpositions are carried out; every state-free value that is not one of these (an
+input, `exp(g)`, `l2norm(k)`, `1 / x`) is a symbol per token and entry, the same symbol wherever the same expression stands.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -103,13 +104,15 @@ class Meaning:
             case _:
                 return [[self.symbols.entry(term, token, i, j) for j in range(columns)] for i in range(rows)]
 
-    def _elementwise(self, op: str, left: Term, right: Term, size: tuple[int, int], token: int, states: dict[tuple[str, int], Matrix]) -> Matrix:
+    def _elementwise(
+        self, op: str, left: Term, right: Term, size: tuple[int, int], token: int, states: dict[tuple[str, int], Matrix]
+    ) -> Matrix:
         a, b = self.value(left, token, states), self.value(right, token, states)
 
         def entry(m: Matrix, i: int, j: int) -> Any:
             return m[i if len(m) > 1 else 0][j if len(m[0]) > 1 else 0]
 
-        combine = {"add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y}[op]
+        combine: Callable[[Any, Any], Any] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}[op]
         return [[combine(entry(a, i, j), entry(b, i, j)) for j in range(size[1])] for i in range(size[0])]
 
 

@@ -124,7 +124,9 @@ class Scope:
         return self._names.get(term, default)
 
 
-def lower(roles: tuple[tuple[str, Term], ...], inputs: tuple[tuple[Term, Value], ...], names: dict[Term, str], reserved: frozenset[str]) -> Program:
+def lower(
+    roles: tuple[tuple[str, Term], ...], inputs: tuple[tuple[Term, Value], ...], names: dict[Term, str], reserved: frozenset[str]
+) -> Program:
     """The program that computes every role's term from the inputs.
 
     `inputs` binds argument and read terms to values; `names` maps terms to the user's definition names; `reserved` names are not used.

@@ -31,7 +31,7 @@ from recgen.derive.operands import OperandSet
 from recgen.lang.terms import Read, State, Term, rebuild
 
 
-class ProofFailed(Exception):  # noqa: N818 - the statement that failed, not an error class of a library
+class ProofFailed(Exception):
     """The chunk form does not equal the recurrence: a compiler bug."""
 
 
@@ -51,7 +51,7 @@ class Proof:
 
 def prove(form: NormalForm, operands: OperandSet, chunk: ChunkForm, tokens: int = 3) -> Proof:
     """Compares outputs and final state of the chunk form with the unrolled recurrence; raises ProofFailed where they differ."""
-    sizes = {axis: 2 for axis in (form.key_axis, form.value_axis)}
+    sizes = dict.fromkeys((form.key_axis, form.value_axis), 2)
     sizes |= {axis: 1 for a in form.recurrence.arguments for axis in a.axes if axis not in sizes}
     symbols = Symbols()
     unproved = _Sides(form, operands, chunk, tokens, sizes, symbols, lambda _: Unknown())
@@ -71,7 +71,9 @@ def prove(form: NormalForm, operands: OperandSet, chunk: ChunkForm, tokens: int 
 class _Sides:
     """Both sides of the identity, in one ring."""
 
-    def __init__(self, form: NormalForm, operands: OperandSet, chunk: ChunkForm, tokens: int, sizes: dict[str, int], symbols: Symbols, number: Any) -> None:
+    def __init__(
+        self, form: NormalForm, operands: OperandSet, chunk: ChunkForm, tokens: int, sizes: dict[str, int], symbols: Symbols, number: Any
+    ) -> None:
         self.form, self.operands, self.chunk, self.tokens = form, operands, chunk, tokens
         self.meaning = Meaning(sizes, symbols, number)
         self.number = number

@@ -56,6 +56,7 @@ class Style(Protocol):
         """Plain words inside a formula."""
 
 
+_DIGITS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 _SUBSCRIPTS = str.maketrans("0123456789ijktv-", "₀₁₂₃₄₅₆₇₈₉ᵢⱼₖₜᵥ₋")
 
 
@@ -102,7 +103,7 @@ class Text:
 
     def total(self, under: str, piece: str) -> str:
         """Σ_k a b."""
-        return f"Σ_{under} {piece}" if " " not in under else f"Σ_({under}) {piece}"
+        return f"{self.indexed('Σ', under)} {piece}" if " " not in under else f"Σ_({under}) {piece}"
 
     def words(self, text: str) -> str:
         """As they are."""
@@ -207,4 +208,4 @@ _ESCAPES = {
 
 def escaped(text: str) -> str:
     """Text for LaTeX's text mode."""
-    return "".join(_ESCAPES.get(c, c) for c in text)
+    return "".join(_ESCAPES.get(c) or (f"$_{c.translate(_DIGITS)}$" if c in "₀₁₂₃₄₅₆₇₈₉" else c) for c in text)
