@@ -1,8 +1,11 @@
 """The recurrent kernels, forward and backward, against the float64 loop and its autograd."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
+from recgen.analysis.algebra import Refusal
 from tests.triton.harness import Case, Inputs, check, compare, compiled, forward, gradients
 
 SIZES = {"K": 7, "V": 5, "D": 6, "F": 3, "M": 7, "P": 5, "N": 7}
@@ -18,6 +21,15 @@ EVERY_SPEC = [
 @pytest.mark.parametrize("spec", EVERY_SPEC)
 def test_every_spec(spec: str):
     check(Case(spec, SIZES, tokens=9))
+
+
+@pytest.mark.parametrize("spec", sorted(path.stem for path in (Path(__file__).parents[1] / "specs").glob("*.rec")))
+def test_every_spec_of_the_tests(spec: str):
+    try:
+        arguments = compiled(spec)[0].recurrence.arguments
+    except Refusal as refusal:
+        pytest.skip(f"it has no normal form: {refusal}")
+    check(Case(spec, {axis: 4 for a in arguments for axis in a.axes} | SIZES, tokens=5))
 
 
 CASES = {
@@ -132,7 +144,28 @@ def test_gradients_of_any_strides():
     dense = [torch.ones_like(x) for x in (*outputs, final)]
     expanded = [torch.ones(()).expand(x.shape) for x in (*outputs, final)]
     for x, y in zip(gradients(inputs, saved, dense).values(), gradients(inputs, saved, expanded).values(), strict=True):
-        assert torch.equal(x, y)
+        assert x is y is None or torch.equal(x, y)
+
+
+@pytest.mark.parametrize("spec", ["gated_delta_rule", "forget_after_correct"])
+def test_causality(spec: str):
+    """What comes later changes nothing before it, to the bit: neither outputs nor gradients of a loss on them."""
+    inputs, other = Inputs(Case(spec, SIZES, tokens=6)), Inputs(Case(spec, SIZES, tokens=6, seed=5))
+    is_input = {a.name: a.role == "input" for a in inputs.recurrence.arguments}
+    for name, x in other.arguments.items():
+        if x is not None:
+            other.arguments[name] = torch.cat([inputs.arguments[name][:, :4], x[:, 4:]], 1) if is_input[name] else inputs.arguments[name]
+    other.initial = inputs.initial
+    found = []
+    for each in (inputs, other):
+        output, _, saved = forward(each)
+        cotangent = torch.ones_like(output)
+        cotangent[:, 4:] = 0.0
+        found.append((output, gradients(each, saved, [cotangent, None])))
+    assert torch.equal(found[0][0][:, :4], found[1][0][:, :4])
+    for name, x in found[0][1].items():
+        y = found[1][1][name]
+        assert x is y is None or torch.equal(x[:, :4] if is_input.get(name) else x, y[:, :4] if is_input.get(name) else y), name
 
 
 @pytest.mark.parametrize("at", [1, 3])
@@ -144,7 +177,7 @@ def test_split(at: int):
     state = inputs.initial
     for piece in (slice(0, at), slice(at, None)):
         part = Inputs(inputs.case)
-        part.arguments = {k: x[:, piece] for k, x in inputs.arguments.items()}
+        part.arguments = {k: None if x is None else x[:, piece] for k, x in inputs.arguments.items()}
         part.initial = state
         found, state, _ = forward(part)
         parts.append(found)
