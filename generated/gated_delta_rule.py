@@ -1008,8 +1008,8 @@ def _recurrent_forward_kernel(
     i_h = (tl.program_id(0) // NV % HV).to(tl.int64)  # value head
     i_g = i_h // (HV // H)  # key head
     i_n = (tl.program_id(0) // (NV * HV)).to(tl.int64)  # sequence
-    o_k = tl.arange(0, BK).to(tl.int64)
-    o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
+    o_k = tl.arange(BK).to(tl.int64)
+    o_v = i_v * BV + tl.arange(BV).to(tl.int64)
     m_k = o_k < K
     m_v = o_v < V
     m_s = m_k[:, None] & m_v[None, :]
@@ -1043,7 +1043,7 @@ def _recurrent_forward_kernel(
         b_S = tl.load(p_initial + o_k[:, None] * s_initial[2] + o_v[None, :] * s_initial[3], mask=m_s, other=0.0).to(ACC)
     else:
         b_S = tl.zeros((BK, BV), ACC)
-    for t in tl.range(0, length, num_stages=STAGES):
+    for t in tl.range(length, num_stages=STAGES):
         at = bos + t
         row = (first + t) * HV + i_h
         if p_saved is not None:
@@ -1194,8 +1194,8 @@ def _step_kernel(
     i_h = (tl.program_id(0) // NV % HV).to(tl.int64)  # value head
     i_g = i_h // (HV // H)  # key head
     i_n = (tl.program_id(0) // (NV * HV)).to(tl.int64)  # sequence
-    o_k = tl.arange(0, BK).to(tl.int64)
-    o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
+    o_k = tl.arange(BK).to(tl.int64)
+    o_v = i_v * BV + tl.arange(BV).to(tl.int64)
     m_k = o_k < K
     m_v = o_v < V
     m_s = m_k[:, None] & m_v[None, :]
@@ -1370,8 +1370,8 @@ def _recurrent_backward_kernel(
     i_h = (tl.program_id(0) // NV % HV).to(tl.int64)  # value head
     i_g = i_h // (HV // H)  # key head
     i_n = (tl.program_id(0) // (NV * HV)).to(tl.int64)  # sequence
-    o_k = tl.arange(0, BK).to(tl.int64)
-    o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
+    o_k = tl.arange(BK).to(tl.int64)
+    o_v = i_v * BV + tl.arange(BV).to(tl.int64)
     m_k = o_k < K
     m_v = o_v < V
     m_s = m_k[:, None] & m_v[None, :]
@@ -1406,18 +1406,18 @@ def _recurrent_backward_kernel(
     if p_dt_bias is not None:
         sum_dt_bias = tl.full((), 0.0, ACC)
     o_s = o_k[:, None] * V + o_v[None, :]
-    p_work += tl.program_id(0).to(tl.int64) * (64 * BK * BV) + tl.arange(0, BK)[:, None] * BV + tl.arange(0, BV)[None, :]
+    p_work += tl.program_id(0).to(tl.int64) * (64 * BK * BV) + tl.arange(BK)[:, None] * BV + tl.arange(0, BV)[None, :]
     if dp_final is not None:
         dp_final += i_n * ds_final[0] + i_h * ds_final[1]
         b_N = tl.load(dp_final + o_k[:, None] * ds_final[2] + o_v[None, :] * ds_final[3], mask=m_s, other=0.0).to(ACC)
     else:
         b_N = tl.zeros((BK, BV), ACC)
     segments = (length + 63) // 64
-    for i_s in range(0, segments):
+    for i_s in range(segments):
         start = (segments - 1 - i_s) * 64
         count = tl.minimum(length - start, 64)
         b_S = tl.load(p_saved + ((slot + start // 64) * HV + i_h) * (K * V) + o_s, mask=m_s, other=0.0)
-        for j in tl.range(0, count, num_stages=STAGES):
+        for j in tl.range(count, num_stages=STAGES):
             at = bos + start + j
             tl.store(p_work + j * (BK * BV), b_S)
             b_q = tl.load(p_q + at * s_q[1] + o_k * s_q[3], mask=m_k, other=0.0).to(ACC)
@@ -1461,7 +1461,7 @@ def _recurrent_backward_kernel(
             b_E = b_value + b_strength * b_U
             b_S = b_D + b_write[:, None] * b_E[None, :]
         tl.debug_barrier()  # the states are read by other threads than wrote them
-        for j in tl.range(0, count, num_stages=STAGES):
+        for j in tl.range(count, num_stages=STAGES):
             at = bos + start + (count - 1 - j)
             row = first + start + (count - 1 - j)
             b_M = tl.load(p_work + (count - 1 - j) * (BK * BV))

@@ -64,7 +64,9 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm) -> GeneratedM
     context = build_chunk_context(form, operands, chunk, expressions.rereads)
     listing = ", ".join(f"{o.name} ({o.symbol})" for o in operands.operands)
     module = build_module_context(form, _header(form, digest), digest, listing)
-    token, token_results = token_lines(r, {x.name: local(x.name) for x in (*r.arguments, *r.definitions)})
+    token, token_results = token_lines(
+        r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))}
+    )
     helpers = _helpers(expressions.operations, token)
     text = (
         environment()

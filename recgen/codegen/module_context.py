@@ -204,6 +204,11 @@ def _state_text(form: NormalForm) -> str:
     return ", ".join(form.state.axes)
 
 
+def _order_text(form: NormalForm) -> str:
+    first = f"[.., {form.value_axis}, {form.key_axis}]"
+    return f"    state_v_first: order of the state's axes, True for {first}; None for the declared [{_state_text(form)}]."
+
+
 def _output_text(form: NormalForm, lead: tuple[str, ...]) -> str:
     shapes = [", ".join((*lead, "HV", *axes)) for axes in output_axes(form)]
     return ", ".join(f"{o.name} [{shape}]" for o, shape in zip(form.outputs, shapes, strict=True))
@@ -215,7 +220,7 @@ def _docs(form: NormalForm, lead: tuple[str, ...]) -> str:
     lines += [
         f"    initial_state: [N, HV, {state}], any floating dtype; zeros if None.",
         "    output_final_state: whether to return the state after the last token.",
-        f"    state_v_first: order of the state's axes, True for [.., {form.value_axis}, {form.key_axis}]; None for the declared [{state}].",
+        _order_text(form),
         "    cu_seqlens: int32 or int64 boundaries [N + 1] of sequences packed into one row (B = 1).",
     ]
     lines += [
@@ -233,7 +238,7 @@ def _step_docs(form: NormalForm) -> str:
         *_argument_lines(form, ("B",)),
         f"    state: [slots, HV, {state}], any floating dtype, updated in place.",
         "    state_indices: int32 or int64 [B], the slot of every row, the row itself if None; a negative one skips its row (output 0).",
-        f"    state_v_first: order of the state's axes, True for [.., {form.value_axis}, {form.key_axis}]; None for the declared [{state}].",
+        _order_text(form),
     ]
     lines += ["", "Returns:", f"    {_output_text(form, ('B',))}."]
     return "\n".join(f"    {line}".rstrip() for line in ["", *lines])
