@@ -896,8 +896,8 @@ def _recurrent_forward_kernel(
     i_h = (tl.program_id(0) // NV % HV).to(tl.int64)  # value head
     i_g = i_h // (HV // H)  # key head
     i_n = (tl.program_id(0) // (NV * HV)).to(tl.int64)  # sequence
-    o_k = tl.arange(BK).to(tl.int64)
-    o_v = i_v * BV + tl.arange(BV).to(tl.int64)
+    o_k = tl.arange(0, BK).to(tl.int64)
+    o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
     m_k = o_k < K
     m_v = o_v < V
     m_s = m_k[:, None] & m_v[None, :]
@@ -1064,8 +1064,8 @@ def _step_kernel(
     i_h = (tl.program_id(0) // NV % HV).to(tl.int64)  # value head
     i_g = i_h // (HV // H)  # key head
     i_n = (tl.program_id(0) // (NV * HV)).to(tl.int64)  # sequence
-    o_k = tl.arange(BK).to(tl.int64)
-    o_v = i_v * BV + tl.arange(BV).to(tl.int64)
+    o_k = tl.arange(0, BK).to(tl.int64)
+    o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
     m_k = o_k < K
     m_v = o_v < V
     m_s = m_k[:, None] & m_v[None, :]
@@ -1222,8 +1222,8 @@ def _recurrent_backward_kernel(
     i_h = (tl.program_id(0) // NV % HV).to(tl.int64)  # value head
     i_g = i_h // (HV // H)  # key head
     i_n = (tl.program_id(0) // (NV * HV)).to(tl.int64)  # sequence
-    o_k = tl.arange(BK).to(tl.int64)
-    o_v = i_v * BV + tl.arange(BV).to(tl.int64)
+    o_k = tl.arange(0, BK).to(tl.int64)
+    o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
     m_k = o_k < K
     m_v = o_v < V
     m_s = m_k[:, None] & m_v[None, :]
@@ -1255,7 +1255,7 @@ def _recurrent_backward_kernel(
     sum_D = tl.full((), 0.0, ACC)
     sum_dt_bias = tl.full((), 0.0, ACC)
     o_s = o_k[:, None] * V + o_v[None, :]
-    p_work += tl.program_id(0).to(tl.int64) * (64 * BK * BV) + tl.arange(BK)[:, None] * BV + tl.arange(0, BV)[None, :]
+    p_work += tl.program_id(0).to(tl.int64) * (64 * BK * BV) + tl.arange(0, BK)[:, None] * BV + tl.arange(0, BV)[None, :]
     if dp_final is not None:
         dp_final += i_n * ds_final[0] + i_h * ds_final[1]
         b_N = tl.load(dp_final + o_k[:, None] * ds_final[2] + o_v[None, :] * ds_final[3], mask=m_s, other=0.0).to(ACC)
