@@ -50,6 +50,27 @@ class GradientText:
 
 
 @dataclass(frozen=True)
+class HostText:
+    """The functions that launch the kernels.
+
+    `arguments` are their parameters; `sizes` and `step_sizes` lines that read every size; `pointers`, `numbers` and `constants` what they
+    pass on; `wide` the input whose dtype says how wide the kernels accumulate; `whole`: no value blocks.
+    """
+
+    arguments: tuple[str, ...]
+    returned: str
+    sizes: tuple[str, ...]
+    step_sizes: tuple[str, ...]
+    pointers: tuple[str, ...]
+    numbers: tuple[str, ...]
+    constants: tuple[str, ...]
+    wide: str
+    key: str
+    value: str
+    whole: bool
+
+
+@dataclass(frozen=True)
 class TritonContext:
     """Lines and names for the templates; nothing is computed there."""
 
@@ -78,26 +99,16 @@ class TritonContext:
     store_step: tuple[str, ...]
     advance_cotangents: tuple[str, ...]
     adjoint: Adjoint
-    host_arguments: tuple[str, ...]
-    returned: str
-    host_sizes: tuple[str, ...]
-    host_step_sizes: tuple[str, ...]
-    host_pointers: tuple[str, ...]
-    host_numbers: tuple[str, ...]
-    host_constants: tuple[str, ...]
-    wide: str
-    key: str
-    value: str
-    whole: bool
+    host: HostText
     tiles: Tiles
 
 
 def triton_context(form: NormalForm, operands: OperandSet) -> TritonContext:
     """The context; raises analysis.algebra.Refusal where an argument has no place in these kernels."""
     recurrence, token = form.recurrence, Token(form, operands)
-    adjoint = AdjointPrinter(token).build()
+    adjoint = AdjointPrinter(token).build()  # names numbers and functions of its own: before the lists of them are made
     params = tuple(line for a in token.arguments if not a.per_token for line in a.load(False))
-    other = [axis for axis in token.printer.axes if axis not in (form.key_axis, form.value_axis)]
+    other = _other_axes(token)
     scalars = [f"s_{a.info.name}" for a in token.arguments if a.axis is None]
     numbers = token.numbers.found
     options = [o.name for o in recurrence.options if isinstance(o.default, bool)]
@@ -127,22 +138,33 @@ def triton_context(form: NormalForm, operands: OperandSet) -> TritonContext:
         store_step=token.store_lines("row", "here"),
         advance_cotangents=_advance_cotangents(form),
         adjoint=adjoint,
-        host_arguments=_host_arguments(recurrence),
+        host=_host(token),
+        tiles=Tiles(),
+    )
+
+
+def _host(token: Token) -> HostText:
+    """The host's part."""
+    form, recurrence = token.form, token.form.recurrence
+    padded = (text for axis in _other_axes(token) for text in (f"_size_{axis}", f"triton.next_power_of_2(_size_{axis})"))
+    return HostText(
+        arguments=_host_arguments(recurrence),
         returned="".join(f"{o.name}, " for o in form.outputs).rstrip(),
-        host_sizes=size_lines(recurrence, False),
-        host_step_sizes=size_lines(recurrence, True),
-        host_pointers=tuple(_pointer(a.info.name, a.optional) for a in token.arguments),
-        host_numbers=tuple(f"float({text})" for _, text in numbers),
-        host_constants=(
-            *(text for axis in other for text in (f"_size_{axis}", f"triton.next_power_of_2(_size_{axis})")),
-            *options,
-        ),
+        sizes=size_lines(recurrence, False),
+        step_sizes=size_lines(recurrence, True),
+        pointers=tuple(_pointer(a.info.name, a.optional) for a in token.arguments),
+        numbers=tuple(f"float({text})" for _, text in token.numbers.found),
+        constants=(*padded, *(o.name for o in recurrence.options if isinstance(o.default, bool))),
         wide=wide_source(recurrence),
         key=form.key_axis,
         value=form.value_axis,
         whole=token.whole,
-        tiles=Tiles(),
     )
+
+
+def _other_axes(token: Token) -> tuple[str, ...]:
+    """The axes of arguments that are neither the key axis nor the value axis."""
+    return tuple(axis for axis in token.printer.axes if axis not in (token.form.key_axis, token.form.value_axis))
 
 
 def _axis_lines(axis: str) -> tuple[str, str]:
