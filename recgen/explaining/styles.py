@@ -90,7 +90,7 @@ class Text:
         return f"e^{piece}" if len(piece) == 1 else f"e^({piece})"
 
     def diag(self, piece: str) -> str:
-        """The piece in diag(..)."""
+        """A diagonal matrix."""
         return f"diag({piece})"
 
     def inverse(self, piece: str) -> str:

@@ -1,6 +1,7 @@
 """Terms as formulas: in the language's own words, and as LaTeX.
 
-The text of a term reads back as the same term; brackets stand only where the precedence of the language needs them.
+The text of a term reads back as the same term (but `a + -b` is written `a - b`); brackets stand only where the precedence of the
+language needs them.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class TermPrinter:
         op, args = term.op, term.args
         if op in _SYMBOLS:
             level = _LEVELS[op]
+            if op == "add" and (right := self.text(args[1], level + 1)).startswith("-"):
+                return f"{self.text(args[0], level)} - {right[1:]}", level
             # Operators of one level are read from the left: the right operand needs brackets at the same level.
             return f"{self.text(args[0], level)}{_SYMBOLS[op]}{self.text(args[1], level + 1)}", level
         if op == "neg":
@@ -99,7 +102,10 @@ class TermPrinter:
     def _latex_of(self, term: Apply) -> tuple[str, int]:
         op, args = term.op, term.args
         if op in ("add", "sub"):
-            return f"{self.latex(args[0], SUM)} {'+' if op == 'add' else '-'} {self.latex(args[1], PRODUCT)}", SUM
+            right = self.latex(args[1], PRODUCT)
+            if op == "add" and right.startswith("-"):
+                return f"{self.latex(args[0], SUM)} - {right[1:]}", SUM
+            return f"{self.latex(args[0], SUM)} {'+' if op == 'add' else '-'} {right}", SUM
         if op in ("mul", "matmul"):
             elementwise = op == "mul" and SCALAR not in (args[0].shape, args[1].shape)
             sign = r" \odot " if elementwise else r" \, "

@@ -101,7 +101,8 @@ def _sequence(
         empty = torch.zeros(sizes.batch, 0, sizes.heads, *axes, dtype=dtype)
         tokens = [row[i].expand(sizes.batch, sizes.heads, -1, -1).reshape(sizes.batch, sizes.heads, *axes) for row in rows]
         outputs.append(torch.stack(tokens, 1) if tokens else empty)
-    final = tuple(states[i.name] if len(i.axes) == 2 else states[i.name].flatten(2) for i in recurrence.states)
+    shapes = [(sizes.batch, sizes.heads, *(sizes.axis(a) for a in info.axes)) for info in recurrence.states]
+    final = tuple(states[info.name].reshape(shape) for info, shape in zip(recurrence.states, shapes, strict=True))
     return Run(tuple(outputs), final, largest)
 
 

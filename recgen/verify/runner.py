@@ -145,8 +145,7 @@ class _Verification:
             try:
                 found = self._run(name, call, sample, wanted.state)
             except Exception as failure:  # whatever the module raises is a finding about it
-                label = f"raises {type(failure).__name__}: {str(failure).splitlines()[0] if str(failure) else ''}"
-                self.tally.add(_family(name), task.check, task.dtype, label, (float("inf"), float("inf")), 0.0, repro)
+                self.tally.add(_family(name), task.check, task.dtype, _raised(failure), (float("inf"), float("inf")), 0.0, repro)
                 continue
             for tensor, errors, tolerance in self._errors(found, wanted, dtype, floor):
                 if max(errors) > tolerance and tensor.startswith("d ") and conditioning.excuses(tensor[2:], errors, dtype):
@@ -161,13 +160,16 @@ class _Verification:
         for name in ("chunk 64", "recurrent"):
             form = build_form(self.module, name)
             repro = self._line(f"{name}, to the bit", "float32", case)
-            checks = {
-                "causality": causality_errors(form, self.module, sample, other, self.device),
-                "run to run": repetition_errors(form, sample, self.device),
-            }
+            try:
+                checks = {
+                    "causality": causality_errors(form, self.module, sample, other, self.device),
+                    "run to run": repetition_errors(form, sample, self.device),
+                }
+            except Exception as failure:  # whatever the module raises is a finding about it
+                checks = {"to the bit": {_raised(failure): float("inf")}}
             for check, tensors in checks.items():
-                worst = max(tensors.values())
-                self.tally.add(_family(name), check, "float32", "every result", (worst, worst), 0.0, repro)
+                tensor, worst = max(tensors.items(), key=lambda pair: pair[1])
+                self.tally.add(_family(name), check, "float32", tensor if worst else "every result", (worst, worst), 0.0, repro)
 
     def report(self) -> Report:
         """What was found so far."""
@@ -225,6 +227,11 @@ def build_form(module: ModuleType, name: str) -> Form:
     if variation.startswith("split at "):
         return split(form, module, int(variation.removeprefix("split at ")))
     return strided(form) if variation == "strided" else form
+
+
+def _raised(failure: Exception) -> str:
+    """The failure in one line, where a tensor's name stands."""
+    return f"raises {type(failure).__name__}: {str(failure).partition(chr(10))[0]}"
 
 
 def _family(name: str) -> str:

@@ -8,7 +8,7 @@ READ = "o = S[t]^T @ q"
 
 
 def streams(form):
-    return [tuple(shown(form, t) for t in (s.write, s.value, s.strength, s.correct)) + (s.decayed,) for s in form.streams]
+    return [(*(shown(form, t) for t in (s.write, s.value, s.strength, s.correct)), s.decayed) for s in form.streams]
 
 
 def test_plain_write():
@@ -71,7 +71,7 @@ def test_two_corrections_along_one_direction_are_one():
     form = analyzed("S[t] = S[t-1] + k @ (v - S[t-1]^T @ k - b * S[t-1]^T @ e)^T", READ)
     ((write, value, strength, correct, decayed),) = streams(form)
     assert (write, value, strength, decayed) == ("k", "v", None, False)
-    assert correct == "-1 * k + -b * e"
+    assert correct == "-1 * k - b * e"
 
 
 def test_a_state_declared_value_first_is_read_from_the_other_side():

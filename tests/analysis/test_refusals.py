@@ -18,41 +18,63 @@ VALUE_SIDE = "the value side of the state decays (its columns are scaled one by 
     [
         (("S[t] = (I - b * k @ k^T) @ S[t-1] * exp(h)^T + k @ v^T", READ), KEY_FIRST, VALUE_SIDE),
         (
-            ("S[t] = (I - k @ k^T) @ S[t-1] @ (I - v @ v^T) + k @ v^T", READ), KEY_FIRST,
+            ("S[t] = (I - k @ k^T) @ S[t-1] @ (I - v @ v^T) + k @ v^T", READ),
+            KEY_FIRST,
             "the state is transformed on both sides, over K and over V",
         ),
         (("S[t] = exp(f) * S[t-1] * exp(h)^T + k @ v^T", READ), KEY_FIRST, "the state is transformed on both sides, over K and over V"),
         (
-            ("S[t] = M @ S[t-1] + k @ v^T", READ), SQUARE,
+            ("S[t] = M @ S[t-1] + k @ v^T", READ),
+            SQUARE,
             "a full matrix transforms the state: the transition is dense, not diagonal plus low rank",
         ),
-        (("S[t] = N * S[t-1] + k @ v^T", READ), SQUARE, "a full matrix multiplies the state entry by entry: elementwise decay, the scan class"),
+        (
+            ("S[t] = N * S[t-1] + k @ v^T", READ),
+            SQUARE,
+            "a full matrix multiplies the state entry by entry: elementwise decay, the scan class",
+        ),
         (("S[t] = S[t-1] + N", READ), SQUARE, "a full matrix is written into the state; a write is a column times a row"),
         (
-            ("S[t] = exp(g) * S[t-1] + k", "o = sum(S[t] * q)"), VECTOR,
+            ("S[t] = exp(g) * S[t-1] + k", "o = sum(S[t] * q)"),
+            VECTOR,
             "state `S` has 1 axes; a matrix state [K, V] is compiled (vector states are the scan class)",
         ),
         (
-            ("S[t] = S[t-1] + k @ v^T", "R[t] = R[t-1] + k @ u^T", "o = S[t]^T @ q + R[t]^T @ q"), TWO,
+            ("S[t] = S[t-1] + k @ v^T", "R[t] = R[t-1] + k @ u^T", "o = S[t]^T @ q + R[t]^T @ q"),
+            TWO,
             "the spec carries 2 states; one matrix state is compiled",
         ),
         (("S[t] = tanh(S[t-1]) + k @ v^T", READ), KEY_FIRST, "the state enters `tanh` which is not linear"),
-        (("S[t] = S[t-1] + k @ (v * (S[t-1]^T @ k))^T * (S[t-1]^T @ k)^T", READ), KEY_FIRST, "two factors of this product both depend on the state"),
+        (
+            ("S[t] = S[t-1] + k @ (v * (S[t-1]^T @ k))^T * (S[t-1]^T @ k)^T", READ),
+            KEY_FIRST,
+            "two factors of this product both depend on the state",
+        ),
         (("S[t] = k @ v^T", READ), KEY_FIRST, "S[t] does not carry S[t-1] on: every step starts afresh"),
         (("S[t] = exp(g) * S[t-1]", READ), KEY_FIRST, "nothing is ever written into the state"),
         (
-            ("S[t] = (I - b * k @ k^T) @ S[t-1] + k @ v^T", "o = S[t] @ u"), KEY_FIRST,
+            ("S[t] = (I - b * k @ k^T) @ S[t-1] + k @ v^T", "o = S[t] @ u"),
+            KEY_FIRST,
             "an output reads the state over its value axis; reads over the key axis are compiled",
         ),
         (
-            ("S[t] = S[t-1] + k @ v^T", READ, "plan recurrent"), KEY_FIRST,
+            ("S[t] = S[t-1] + k @ v^T", READ, "plan recurrent"),
+            KEY_FIRST,
             "`plan recurrent` is not compiled by this revision; the chunkwise plan is the only one",
         ),
         (("S[t] = S[t-1] + k @ v^T", READ, "stabilize log"), KEY_FIRST, "`stabilize log` is not compiled by this revision"),
-        (("S[t] = S[t-1] + k @ v^T", "o = sum(u) * sqrt(S[t])^T @ q"), KEY_FIRST, "an output reads the state otherwise than through a product with a vector"),
-        (("S[t] = S[t-1] + v @ k^T", "o = S[t]^T @ u", "p = S[t] @ q", "output o, p"), VALUE_FIRST, "the state is transformed on both sides, over V and over K"),
+        (
+            ("S[t] = S[t-1] + k @ v^T", "o = sum(u) * sqrt(S[t])^T @ q"),
+            KEY_FIRST,
+            "an output reads the state otherwise than through a product with a vector",
+        ),
+        (
+            ("S[t] = S[t-1] + v @ k^T", "o = S[t]^T @ u", "p = S[t] @ q", "output o, p"),
+            VALUE_FIRST,
+            "the state is transformed on both sides, over V and over K",
+        ),
     ],
-)  # fmt: skip
+)
 def test_reason(lines, declarations, reason):
     assert refusal(*lines, declarations=declarations) == reason
 

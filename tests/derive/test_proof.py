@@ -12,7 +12,14 @@ from recgen.derive.proof import ProofFailed, prove
 from recgen.pipeline import Compiled, compile_text
 
 ROOT = Path(__file__).resolve().parents[2]
-SPECS = ("specs/gated_delta_rule", "specs/kda", "specs/mamba2", "tests/specs/two_corrections", "tests/specs/two_streams", "tests/specs/two_reads")
+SPECS = (
+    "specs/gated_delta_rule",
+    "specs/kda",
+    "specs/mamba2",
+    "tests/specs/two_corrections",
+    "tests/specs/two_streams",
+    "tests/specs/two_reads",
+)
 PHASES = ("prepare", "scan", "finish")
 
 
@@ -70,13 +77,19 @@ def mutants(c: Compiled, change) -> list[tuple[str, object]]:
     return found
 
 
+def proved(c: Compiled, chunk) -> bool:
+    try:
+        prove(c.normal_form, c.operands, chunk)
+    except ProofFailed:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("name", SPECS)
 def test_every_step_has_its_sign(name):
     c = compiled(name)
     for label, chunk in mutants(c, lambda value: [turned_over(value)]):
-        with pytest.raises(ProofFailed):
-            prove(c.normal_form, c.operands, chunk)
-            pytest.fail(f"proved with the other sign: {label}")
+        assert not proved(c, chunk), label
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -85,9 +98,7 @@ def test_slips_are_not_proved(name):
     changed = mutants(c, lambda value: replaced(value, other_node))
     assert changed
     for label, chunk in changed:
-        with pytest.raises(ProofFailed):
-            prove(c.normal_form, c.operands, chunk)
-            pytest.fail(f"proved although changed: {label}")
+        assert not proved(c, chunk), label
 
 
 @pytest.mark.parametrize("path", sorted([*ROOT.glob("specs/*.rec"), *ROOT.glob("tests/specs/*.rec")]), ids=lambda p: p.stem)

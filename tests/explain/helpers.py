@@ -1,0 +1,38 @@
+"""Compiled specs, and which explanations are compared with a file."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from recgen.explanation import explain
+from recgen.pipeline import Compiled, compile_text
+
+ROOT = Path(__file__).resolve().parents[2]
+SPECS = sorted([*ROOT.glob("specs/*.rec"), *ROOT.glob("tests/specs/*.rec")])
+
+GOLDEN = {
+    Path(__file__).parent / "golden" / f"{Path(spec).stem}.{stage}.{'tex' if format == 'latex' else 'txt'}": (spec, stage, format)
+    for spec, stage, format in (
+        ("specs/gated_delta_rule", "check", "text"),
+        ("specs/gated_delta_rule", "analyze", "text"),
+        ("specs/gated_delta_rule", "derive", "text"),
+        ("specs/gated_delta_rule", "derive", "latex"),
+        ("specs/kda", "check", "latex"),
+        ("specs/kda", "derive", "text"),
+        ("specs/mamba2", "analyze", "text"),
+        ("specs/mamba2", "derive", "text"),
+        ("tests/specs/two_corrections", "analyze", "latex"),
+        ("tests/specs/two_corrections", "derive", "text"),
+        ("tests/specs/two_reads", "analyze", "text"),
+    )
+}
+
+
+@cache
+def compiled(path: Path) -> Compiled:
+    return compile_text(path.read_text(encoding="utf-8"), path.name)
+
+
+def golden_text(spec: str, stage: str, format: str) -> str:
+    return explain(compiled(ROOT / f"{spec}.rec"), stage, format)
