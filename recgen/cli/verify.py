@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -14,6 +14,10 @@ from recgen.cli.specs import compile_file, file_argument
 
 if TYPE_CHECKING:
     from recgen.verify import Report
+
+
+_WIDTH: Final = 130
+"""The table has this width where the terminal is narrower, or where there is none: cells are not cut."""
 
 
 @click.command()
@@ -61,7 +65,9 @@ def _print(report: Report) -> None:
     table = Table(*names, box=None, pad_edge=False)
     for row in report.rows:
         table.add_row(*(_cell(getattr(row, name)) for name in names))
-    console().print(table)
+    output = console()
+    output.width = max(output.width, _WIDTH)
+    output.print(table)
     for note in report.notes:
         click.echo(note)
     if report.failure:

@@ -7,7 +7,7 @@ from recgen.derive.operands import OperandSet
 from recgen.explaining.document import Block, Equations, Items, Paragraph, Stage
 from recgen.explaining.styles import LATEX, TEXT, Formula, Style, formula
 from recgen.explaining.terms import TermPrinter
-from recgen.lang.terms import Term
+from recgen.lang.terms import Term, walk
 
 
 def explain_analyze(form: NormalForm, operands: OperandSet) -> Stage:
@@ -15,6 +15,8 @@ def explain_analyze(form: NormalForm, operands: OperandSet) -> Stage:
     printer = TermPrinter(form.recurrence, len(form.reads))
     kind, normal = describe(form), _normal_form(form)
     bindings = _bindings(form, printer)
+    where = _definitions(form, operands, printer)
+    named = (Paragraph("where"), Equations(where)) if where else ()
     outputs = tuple(_equal(o.name, printer.formula(o.value)) for o in form.outputs)
     spared = not_needed(form, operands)
     blocks: tuple[Block, ...] = (
@@ -22,6 +24,7 @@ def explain_analyze(form: NormalForm, operands: OperandSet) -> Stage:
         Equations(tuple((f, "") for f in normal)),
         Paragraph("With, at every token:"),
         Equations(tuple(bindings)),
+        *named,
         Equations(tuple((f, "returned") for f in outputs)),
         Paragraph("Recognised:"),
         Items(form.notes),
@@ -144,6 +147,14 @@ def _bindings(form: NormalForm, printer: TermPrinter) -> list[tuple[Formula, str
     for i, r in enumerate(form.reads):
         add("q", i, form.reads, r.query, "query" + (", of the state before the write" if r.lag else ""))
     return found
+
+
+def _definitions(form: NormalForm, operands: OperandSet, printer: TermPrinter) -> tuple[tuple[Formula, str], ...]:
+    """The definitions that stand behind the names in operands and outputs."""
+    roots = [term for _, term in operands.terms] + [o.value for o in form.outputs]
+    used = {printer.names[x] for term in roots for x in walk(term) if x in printer.names}
+    found = [d for d in form.recurrence.definitions if d.name in used]
+    return tuple((_equal(d.name, printer.formula(d.value, whole=True)), "") for d in found)
 
 
 def _stream_data(s: Stream, printer: TermPrinter) -> dict[str, object]:

@@ -29,6 +29,13 @@ GOLDEN = {
 }
 
 
+EMBEDDED = {
+    ROOT / "README.md": ("explain-output", ("analyze", "derive")),
+    ROOT / "docs" / "architecture.md": ("derivation", ("derive",)),
+}
+"""Pages that show parts of the explanation of Gated DeltaNet between two marks."""
+
+
 @cache
 def compiled(path: Path) -> Compiled:
     return compile_text(path.read_text(encoding="utf-8"), path.name)
@@ -36,3 +43,11 @@ def compiled(path: Path) -> Compiled:
 
 def golden_text(spec: str, stage: str, format: str) -> str:
     return explain(compiled(ROOT / f"{spec}.rec"), stage, format)
+
+
+def embedded(page: str, mark: str, stages: tuple[str, ...]) -> str:
+    """The page with what lies between the marks written anew."""
+    before, rest = page.split(f"<!-- {mark}: begin -->")
+    _, after = rest.split(f"<!-- {mark}: end -->")
+    text = "\n".join(golden_text("specs/gated_delta_rule", stage, "text") for stage in stages)
+    return f"{before}<!-- {mark}: begin -->\n```text\n{text}```\n<!-- {mark}: end -->{after}"

@@ -7,12 +7,18 @@ import pytest
 
 from recgen.explaining.cost import Polynomial, backward_flops, forward_flops, monomial
 from recgen.explanation import FORMATS, STAGES, explain
-from tests.explain.helpers import GOLDEN, ROOT, SPECS, compiled, golden_text
+from tests.explain.helpers import EMBEDDED, GOLDEN, ROOT, SPECS, compiled, embedded, golden_text
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda p: p.name)
 def test_expected_text(path):
     assert golden_text(*GOLDEN[path]) == path.read_text(encoding="utf-8"), "if this is meant: python -m tests.explain.accept"
+
+
+@pytest.mark.parametrize("path", EMBEDDED, ids=lambda p: p.name)
+def test_pages_show_real_output(path):
+    page = path.read_text(encoding="utf-8")
+    assert embedded(page, *EMBEDDED[path]) == page, "python -m tests.explain.accept"
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda p: p.stem)
