@@ -105,9 +105,8 @@ def test_no_sequence_at_all(case: Case) -> None:
 
 
 def unbounded(case: Case) -> set[str]:
-    """Inputs of any finite value, apart from those whose products with one another would overflow: those of a feedback, and step sizes."""
-    bounded = case.feedback | {"dt"}
-    return {a.name for a in case.arguments if a.role == "input" and a.interval.high > 1} - bounded
+    """Vectors of any finite value, apart from those of a feedback, whose products over many tokens would overflow."""
+    return {a.name for a in case.arguments if a.role == "input" and a.axes and a.interval.high > 1} - case.feedback
 
 
 def changed(case: Case, sample: Sample, first: int, magnitude: float) -> Sample:
