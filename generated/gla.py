@@ -1281,8 +1281,10 @@ def _recurrent_forward(*values: Any) -> tuple[torch.Tensor, ...]:
 @torch.library.custom_op(f"{_NAMESPACE}::chunk_backward", mutates_args=(), schema=_BACKWARD_SCHEMA)
 def _chunk_backward(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, (initial_state, cu_seqlens, chunk, states, *gradients) = _split(values)
+    given, d_final = tuple(gradients[:-1]), gradients[-1]
+    backward = _torch_chunk_backward
     with _no_autocast(values):
-        found = _torch_chunk_backward(arguments, options, initial_state, cu_seqlens, chunk, states, tuple(gradients[:-1]), gradients[-1])
+        found = backward(arguments, options, initial_state, cu_seqlens, chunk, states, given, d_final)
     return _present(found, states)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import inspect
 import re
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.chunk_context import build_chunk_context
+from recgen.codegen.chunk_kernel_context import chunk_kernel_context
 from recgen.codegen.expressions import Expressions, build_expressions, local
 from recgen.codegen.module_context import build_module_context
 from recgen.codegen.token_printer import token_lines
@@ -67,6 +67,7 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm) -> GeneratedM
     token, token_results = token_lines(
         r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))}
     )
+    recurrent_kernels = triton_context(form, operands)
     helpers = _helpers(expressions.operations, token)
     text = (
         environment()
@@ -76,11 +77,12 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm) -> GeneratedM
             c=context,
             h=helpers,
             e={**_fields(expressions), "token": token, "token_results": token_results},
-            triton=triton_context(form, operands),
+            triton=recurrent_kernels,
+            chunk=chunk_kernel_context(form, operands, recurrent_kernels.functions),
         )
     )
     text = _tidy(text if "math." in text else text.replace("import math\n", "", 1))
-    ast.parse(text)
+    compile(text, f"{r.name}.py", "exec")
     manifest = (("spec", r.name), ("digest", digest), ("language", "1"), ("compiler", COMPILER_REVISION))
     return GeneratedModule(r.name, text, digest, manifest)
 

@@ -8,7 +8,7 @@ from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.torch_printer import operand_text, operations, program_lines
 from recgen.derive.gradient import differentiate
 from recgen.derive.operands import OperandSet
-from recgen.derive.program import Literal, Operand, Program, Scope, Statement, Value, lower, move
+from recgen.derive.program import Literal, Operand, Program, Statement, Value, complete, lower
 from recgen.lang.recurrence import ArgumentInfo, Recurrence
 from recgen.lang.terms import Argument, AxisSize, Read, Term, walk
 
@@ -56,7 +56,7 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
     arguments = tuple(v for _, v in inputs)
     names = {d.value: d.name for d in recurrence.definitions}
     reserved = RESERVED | {o.name for o in recurrence.options}
-    program = _full(lower(operands.terms, inputs, names, reserved | {o.name for o in operands.operands}), operands.terms, "")
+    program = complete(lower(operands.terms, inputs, names, reserved | {o.name for o in operands.operands}), operands.terms)
     sizes = {o.name: o.size for o in operands.operands}
     differentiable = Program(program.inputs, program.statements, tuple(r for r in program.results if r[0] != "sign"))
     backward, cotangents = differentiate(differentiable, arguments, reserved)
@@ -64,7 +64,7 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
     read_values = tuple(Value(name, form.value_axis, False, True) for name in read_tags)
     read_inputs = tuple((Read(i, (form.value_axis, "1")), v) for i, v in enumerate(read_values))
     outputs = tuple((o.name, o.value) for o in form.outputs)
-    readout = _full(lower(outputs, (*inputs, *read_inputs), names, reserved), outputs, "")
+    readout = complete(lower(outputs, (*inputs, *read_inputs), names, reserved), outputs)
     readout_backward, output_cotangents = differentiate(readout, (*read_values, *arguments), reserved)
     return Expressions(
         operands=_body(program, form, operands.terms),
@@ -81,33 +81,6 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
         rereads=_mentions(readout_backward.statements, set(read_tags)),
         operations=frozenset().union(*(operations(p.statements) for p in (program, backward, readout, readout_backward))),
     )
-
-
-def _full(program: Program, roles: tuple[tuple[str, Term], ...], axis: str) -> Program:
-    """The program with every result moved to one value per token and value head."""
-    scope = Scope({}, set(_all_names(program)))
-    results: list[tuple[str, Operand]] = []
-    for (role, operand), (_, term) in zip(program.results, roles, strict=True):
-        vector = next((a for a in term.shape if a != "1"), axis)
-        wanted = Value("", vector, False, True)
-        results.append((role, move(operand, wanted, scope) if isinstance(operand, Value) else operand))
-    return Program(program.inputs, (*program.statements, *scope.statements), tuple(results))
-
-
-def _all_names(program: Program) -> list[str]:
-    names = [v.name for v in program.inputs]
-
-    def collect(statements: tuple[Statement, ...]) -> None:
-        for s in statements:
-            if hasattr(s, "target"):
-                names.append(s.target.name)
-            else:
-                names.extend(t.name for t in s.targets)
-                collect(s.then)
-                collect(s.otherwise)
-
-    collect(program.statements)
-    return names
 
 
 def _column(name: str, result: Operand, sizes: dict[str, str], arguments: tuple[Value, ...]) -> str:

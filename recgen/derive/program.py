@@ -263,3 +263,23 @@ def _lower_select(term: Term, option: str, then: Term, otherwise: Term, scope: S
         side.finish(target, source, values[0])
     scope.statements.append(Branch(option, tuple(sides[0].statements), tuple(sides[1].statements), (target,)))
     return target
+
+
+def complete(program: Program, roles: tuple[tuple[str, Term], ...]) -> Program:
+    """The program with every result moved to one value per token and value head, a vector where its term is one."""
+    scope = Scope({}, _assigned_names(program.statements) | {v.name for v in program.inputs})
+    results: list[tuple[str, Operand]] = []
+    for (role, operand), (_, term) in zip(program.results, roles, strict=True):
+        wanted = Value("", next((a for a in term.shape if a != "1"), ""), False, True)
+        results.append((role, move(operand, wanted, scope) if isinstance(operand, Value) else operand))
+    return Program(program.inputs, (*program.statements, *scope.statements), tuple(results))
+
+
+def _assigned_names(statements: tuple[Statement, ...]) -> set[str]:
+    names: set[str] = set()
+    for s in statements:
+        if isinstance(s, Assign):
+            names.add(s.target.name)
+        else:
+            names |= {t.name for t in s.targets} | _assigned_names(s.then) | _assigned_names(s.otherwise)
+    return names

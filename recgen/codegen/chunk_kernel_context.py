@@ -1,0 +1,74 @@
+"""What `templates/triton/chunk.py.j2` prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recgen.analysis.normal_form import NormalForm
+from recgen.codegen.chunk_gradients import GradientLines, GradientPrinter
+from recgen.codegen.chunk_kernels import ChunkKernels, unsupported
+from recgen.codegen.triton_printer import functions
+from recgen.codegen.triton_token import _sums
+from recgen.derive.operands import OperandSet
+
+
+@dataclass(frozen=True)
+class GradientName:
+    """An argument whose gradient a kernel writes."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ChunkKernelContext:
+    """Lines of the four kernels and the host's constants."""
+
+    functions: tuple[str, ...]
+    numbers: tuple[str, ...]
+    unspecialized: str
+    once: tuple[str, ...]
+    matrices: int
+    streams: int
+    prepare: tuple[str, ...]
+    scan: tuple[str, ...]
+    reverse: tuple[str, ...]
+    lines: GradientLines
+    gradients: tuple[GradientName, ...]
+    whole: bool
+    host_numbers_bound: tuple[str, ...]
+    host_numbers: tuple[str, ...]
+    other_axes: tuple[str, ...]
+
+
+def chunk_kernel_context(form: NormalForm, operands: OperandSet, shared: tuple[str, ...]) -> ChunkKernelContext | None:
+    """The context, or None for forms that the chunk kernels do not cover; `shared`: function templates that the module already includes."""
+    if unsupported(form, operands):
+        return None
+    kernels = ChunkKernels(form, operands)
+    prepare, scan, reverse = kernels.prepare_lines(), kernels.scan_lines(), kernels.reverse_lines()
+    lines = GradientPrinter(kernels).build()
+    numbers = kernels.numbers.found
+    axes = tuple(a for a in kernels.printer.axes if a not in (form.key_axis, form.value_axis))
+    options = [o.name for o in form.recurrence.options if not isinstance(o.default, bool)]
+    bound = tuple(f"{name} = options[{i}]" for i, name in enumerate(options) if any(name in text for _, text in numbers))
+    sizes = dict.fromkeys(x for a in form.recurrence.arguments for x in a.axes)
+    bound += tuple(f'_size_{x} = _size_of("{x}", arguments)' for x in sizes if any(f"_size_{x}" in text for _, text in numbers))
+    scalars = [f"s_{a.info.name}" for a in kernels.arguments if a.axis is None]
+    programs = (kernels.program, kernels.readout)
+    return ChunkKernelContext(
+        functions=tuple(f for f in functions(kernels.printer.functions) if f not in shared),
+        numbers=tuple(f"n_{name}: tl.float64" for name, _ in numbers),
+        unspecialized=", ".join(f'"{name}"' for name in (*scalars, *(f"n_{name}" for name, _ in numbers))),
+        once=tuple(f"c_{name} = tl.full((), n_{name}, ACC)" for name, _ in numbers),
+        matrices=len(kernels.stored),
+        streams=len(operands.streams),
+        prepare=prepare,
+        scan=scan,
+        reverse=reverse,
+        lines=lines,
+        gradients=tuple(GradientName(a.info.name) for a in kernels.arguments),
+        whole=any(_sums(p.statements, form.value_axis) for p in programs),
+        host_numbers_bound=bound,
+        host_numbers=tuple(f"float({text})" for _, text in numbers),
+        other_axes=axes,
+    )
