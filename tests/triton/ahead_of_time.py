@@ -21,6 +21,15 @@ from triton.compiler import ASTSource
 
 from tests.triton.harness import Case, Inputs, module
 
+KERNELS = (
+    "_recurrent_forward_kernel",
+    "_recurrent_backward_kernel",
+    "_step_kernel",
+    "_chunk_prepare_kernel",
+    "_chunk_scan_kernel",
+    "_chunk_reverse_kernel",
+    "_chunk_gradients_kernel",
+)
 SIZES = {"K": 128, "V": 128, "D": 64, "F": 16, "M": 128, "P": 128, "N": 128}
 TYPES = {torch.float64: "*fp64", torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32", torch.int64: "*i64"}
 
@@ -43,9 +52,7 @@ class Recorder:
 def launches(spec: str, dtype: torch.dtype) -> dict[str, Recorder]:
     """Every kernel of a spec with the arguments of one launch."""
     functions = module(spec)
-    recorders = {
-        name: Recorder(getattr(functions, name)) for name in ("_recurrent_forward_kernel", "_recurrent_backward_kernel", "_step_kernel")
-    }
+    recorders = {name: Recorder(getattr(functions, name)) for name in KERNELS if hasattr(functions, name)}
     for name, recorder in recorders.items():
         setattr(functions, name, recorder)
     inputs = Inputs(Case(spec, SIZES, tokens=16, heads=4, key_heads=2, dtype=dtype))
@@ -56,7 +63,12 @@ def launches(spec: str, dtype: torch.dtype) -> dict[str, Recorder]:
     functions._triton_recurrent_backward(*inputs.values, state, None, saved, *outputs, final)
     tokens = [x[:, 0] if x is not None and is_input[k] else x for k, x in inputs.arguments.items()]
     functions._triton_step(*tokens, *inputs.values[len(tokens) :], state, None)
-    return recorders
+    if "_chunk_scan_kernel" in recorders and dtype != torch.float64:
+        count = len(inputs.arguments)
+        arguments, options = tuple(inputs.values[:count]), tuple(inputs.values[count:])
+        *outputs, final, saved = functions._triton_chunk_forward(arguments, options, state, None, 64, True)
+        functions._triton_chunk_backward(arguments, options, state, None, 64, saved, tuple(outputs), final)
+    return {name: r for name, r in recorders.items() if r.arguments}
 
 
 def source(recorder: Recorder) -> ASTSource:

@@ -1,8 +1,9 @@
-"""Renders the Triton part of a module for a spec, makes inputs for it, and compares it with the float64 loop."""
+"""Emits the module of a spec, makes inputs for it, and compares it with the float64 loop."""
 
 from __future__ import annotations
 
 import importlib.util
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,30 +13,16 @@ from pathlib import Path
 from types import ModuleType
 
 import torch
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from recgen.analysis.analyzer import analyze
 from recgen.analysis.normal_form import NormalForm
-from recgen.codegen.triton_context import triton_context
-from recgen.derive.operands import name_operands
-from recgen.lang import Source, compile_spec
 from recgen.lang.recurrence import ArgumentInfo, Recurrence
 from recgen.lang.terms import Apply, AxisSize, Constant, Term
+from recgen.pipeline import compile_text
 from recgen.resources import resource
 from tests.triton.reference import Loop
 
 Tensor = torch.Tensor
 FOLDER = Path(tempfile.mkdtemp(prefix="recgen-triton-"))
-HEADER = """from __future__ import annotations
-
-import math
-
-import torch
-import triton
-import triton.language as tl
-
-_jit = triton.jit
-"""
 
 
 def spec_path(name: str) -> Path:
@@ -47,17 +34,9 @@ def spec_path(name: str) -> Path:
 
 @cache
 def compiled(name: str) -> tuple[NormalForm, str]:
-    """The normal form of a spec and the Triton part of its module."""
-    form = analyze(compile_spec(Source(name, spec_path(name).read_text(encoding="utf-8"))))
-    environment = Environment(
-        loader=FileSystemLoader(resource("templates")),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    context = triton_context(form, name_operands(form))
-    return form, HEADER + environment.get_template("triton/recurrent.py.j2").render(triton=context)
+    """The normal form of a spec and the text of its module."""
+    result = compile_text(spec_path(name).read_text(encoding="utf-8"), name)
+    return result.normal_form, result.module.text
 
 
 @cache
@@ -68,6 +47,7 @@ def module(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = loaded
     spec.loader.exec_module(loaded)
     return loaded
 
