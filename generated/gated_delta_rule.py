@@ -1676,9 +1676,9 @@ def _triton_recurrent_backward(
 
 
 @_jit
-def _tl_dot(x, y, DT: tl.constexpr):
-    """x @ y in the inputs' precision, accumulated in float32; float32 products are exact, never tf32."""
-    return tl.dot(x.to(DT), y.to(DT), input_precision="ieee")
+def _tl_dot(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
+    """x @ y in the inputs' precision, accumulated in float32; WIDE says how float32 products are made (never plain tf32)."""
+    return tl.dot(x.to(DT), y.to(DT), input_precision=WIDE)
 
 
 @_jit
@@ -1689,15 +1689,15 @@ def _tl_gamma(later_c, later_f, earlier_c, earlier_f, mask):
 
 
 @_jit
-def _tl_crossing(links, mask, BC: tl.constexpr):
+def _tl_crossing(links, mask, BC: tl.constexpr, WIDE: tl.constexpr):
     """For every token t, the sum of links [C, C] from j < t to i >= t (i > t where `mask` excludes t)."""
     o = tl.arange(0, BC)
     earlier = tl.where(o[:, None] < o[None, :], 1.0, 0.0)
-    return tl.sum(tl.where(mask, tl.dot(links, earlier, input_precision="ieee"), 0.0), 0)
+    return tl.sum(tl.where(mask, tl.dot(links, earlier, input_precision=WIDE), 0.0), 0)
 
 
 @_jit
-def _tl_unit_inverse(strict, BC: tl.constexpr):
+def _tl_unit_inverse(strict, BC: tl.constexpr, WIDE: tl.constexpr):
     """(I - L)^-1 for strictly lower triangular L [C, C]: substitution in the 16 x 16 diagonal blocks, then blocks of twice the size."""
     o, o_b, o_r = tl.arange(0, BC), tl.arange(0, BC // 16), tl.arange(0, 16)
     same = o_b[:, None, None, None] == o_b[None, None, :, None]
@@ -1709,18 +1709,18 @@ def _tl_unit_inverse(strict, BC: tl.constexpr):
         inverse = tl.where(o_r[None, :, None] == r, tl.where(o_r[None, None, :] == r, 1.0, solved[:, None, :]), inverse)
     whole = tl.reshape(tl.where(same, inverse[:, :, None, :], 0.0), (BC, BC))
     if BC > 16:
-        whole = _tl_merge(whole, strict, o, 16)
+        whole = _tl_merge(whole, strict, o, 16, WIDE)
     if BC > 32:
-        whole = _tl_merge(whole, strict, o, 32)
+        whole = _tl_merge(whole, strict, o, 32, WIDE)
     return whole
 
 
 @_jit
-def _tl_merge(inverse, strict, o, SIZE: tl.constexpr):
+def _tl_merge(inverse, strict, o, SIZE: tl.constexpr, WIDE: tl.constexpr):
     """From inverses of diagonal blocks of SIZE to those of 2 * SIZE: the block below is A22 L21 A11."""
     below = (o[:, None] // (2 * SIZE) == o[None, :] // (2 * SIZE)) & (o[:, None] // SIZE > o[None, :] // SIZE)
     link = tl.where(below, strict, 0.0)
-    return inverse + tl.dot(tl.dot(inverse, link, input_precision="ieee"), inverse, input_precision="ieee")
+    return inverse + tl.dot(tl.dot(inverse, link, input_precision=WIDE), inverse, input_precision=WIDE)
 
 
 @_jit
@@ -1764,6 +1764,7 @@ def _chunk_prepare_kernel(
     NV: tl.constexpr,
     ACC: tl.constexpr,
     DT: tl.constexpr,
+    WIDE: tl.constexpr,
 ):
     """One chunk and value head: scores with their decay, and the causal inverse."""
     i_h = (tl.program_id(0) % HV).to(tl.int64)  # value head
@@ -1846,9 +1847,9 @@ def _chunk_prepare_kernel(
     b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
     b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
     b_gamma = _tl_gamma(b_Gc, b_Gf, b_Gc, b_Gf, m_ij)
-    b_A_qk = (_tl_dot(b_query, tl.trans(b_write), DT)) * b_gamma
-    b_R = tl.where(m_before, (_tl_dot(b_write, tl.trans(b_write), DT)) * b_gamma, 0.0)
-    b_A_kk = _tl_unit_inverse(b_strength[:, None] * b_R, BC)
+    b_A_qk = (_tl_dot(b_query, tl.trans(b_write), DT, WIDE)) * b_gamma
+    b_R = tl.where(m_before, (_tl_dot(b_write, tl.trans(b_write), DT, WIDE)) * b_gamma, 0.0)
+    b_A_kk = _tl_unit_inverse(b_strength[:, None] * b_R, BC, WIDE)
     tl.store(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :], b_A_qk.to(w_matrices.dtype.element_ty))
     tl.store(w_matrices + (1 * BC + o_c[:, None]) * BC + o_c[None, :], b_A_kk.to(w_matrices.dtype.element_ty))
 
@@ -1886,6 +1887,7 @@ def _chunk_scan_kernel(
     NV: tl.constexpr,
     ACC: tl.constexpr,
     DT: tl.constexpr,
+    WIDE: tl.constexpr,
 ):
     """One sequence, value head and value block, chunk after chunk, the state [BK, BV] in registers."""
     i_v = (tl.program_id(0) % NV).to(tl.int64)
@@ -1984,12 +1986,12 @@ def _chunk_scan_kernel(
         b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         b_A_kk = tl.load(w_matrices + (1 * BC + o_c[:, None]) * BC + o_c[None, :])
-        b_found = _tl_dot(b_write, b_S, DT) * b_from_start[:, None]
-        b_E = _tl_dot(b_A_kk, b_value + b_strength[:, None] * b_found, DT)
-        b_read = _tl_dot(b_query, b_S, DT) * b_from_start[:, None]
-        b_read += _tl_dot(b_A_qk, b_E, DT)
+        b_found = _tl_dot(b_write, b_S, DT, WIDE) * b_from_start[:, None]
+        b_E = _tl_dot(b_A_kk, b_value + b_strength[:, None] * b_found, DT, WIDE)
+        b_read = _tl_dot(b_query, b_S, DT, WIDE) * b_from_start[:, None]
+        b_read += _tl_dot(b_A_qk, b_E, DT, WIDE)
         b_S = b_S * b_through
-        b_S += _tl_dot(tl.trans(b_write), b_E * b_to_end[:, None], DT)
+        b_S += _tl_dot(tl.trans(b_write), b_E * b_to_end[:, None], DT, WIDE)
         b_out = tl.where(m_tv, b_read, 0.0)
         tl.store(p_o + o_row[:, None] * V + o_v[None, :], b_out.to(p_o.dtype.element_ty), mask=m_tv)
         w_matrices += HV * 2 * BC * BC
@@ -2032,6 +2034,7 @@ def _chunk_reverse_kernel(
     NV: tl.constexpr,
     ACC: tl.constexpr,
     DT: tl.constexpr,
+    WIDE: tl.constexpr,
 ):
     """The gradient of the state, chunk after chunk from the last, in registers; of the resolved right-hand sides, stored."""
     i_v = (tl.program_id(0) % NV).to(tl.int64)
@@ -2139,13 +2142,13 @@ def _chunk_reverse_kernel(
         tl.store(w_dstates + o_s, b_dS.to(w_dstates.dtype.element_ty), mask=m_s)
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[None, :]) * BC + o_c[:, None])
         b_A_kk = tl.load(w_matrices + (1 * BC + o_c[None, :]) * BC + o_c[:, None])
-        b_Z = _tl_dot(b_write, b_dS, DT) * b_to_end[:, None]
-        b_Z += _tl_dot(b_A_qk, b_d_read, DT)
-        b_dX = _tl_dot(b_A_kk, b_Z, DT)
+        b_Z = _tl_dot(b_write, b_dS, DT, WIDE) * b_to_end[:, None]
+        b_Z += _tl_dot(b_A_qk, b_d_read, DT, WIDE)
+        b_dX = _tl_dot(b_A_kk, b_Z, DT, WIDE)
         b_dR = b_strength[:, None] * b_dX
         b_dS = b_dS * b_through
-        b_dS += _tl_dot(tl.trans(b_query), b_d_read * b_from_start[:, None], DT)
-        b_dS += _tl_dot(tl.trans(b_write), b_dR * b_from_start[:, None], DT)
+        b_dS += _tl_dot(tl.trans(b_query), b_d_read * b_from_start[:, None], DT, WIDE)
+        b_dS += _tl_dot(tl.trans(b_write), b_dR * b_from_start[:, None], DT, WIDE)
         tl.store(w_dwrites + o_row[:, None] * V + o_v[None, :], b_dX.to(w_dwrites.dtype.element_ty), mask=m_tv)
     if wd_initial is not None:
         tl.store(wd_initial + (i_n * HV + i_h) * K * V + o_s, b_dS, mask=m_s)
@@ -2191,6 +2194,7 @@ def _chunk_gradients_kernel(
     NV: tl.constexpr,
     ACC: tl.constexpr,
     DT: tl.constexpr,
+    WIDE: tl.constexpr,
 ):
     """One chunk and value head: the gradient of every argument, from the states on both sides of the chunk."""
     i_h = (tl.program_id(0) % HV).to(tl.int64)  # value head
@@ -2285,7 +2289,7 @@ def _chunk_gradients_kernel(
     b_dq_in = tl.zeros((BC, BK), ACC)
     b_D_qk = tl.zeros((BC, BC), ACC)
     b_dw_end = tl.zeros((BC, BK), ACC)
-    b_R = tl.where(m_before, (_tl_dot(b_write, tl.trans(b_write), DT)) * b_gamma, 0.0)
+    b_R = tl.where(m_before, (_tl_dot(b_write, tl.trans(b_write), DT, WIDE)) * b_gamma, 0.0)
     b_da_in = tl.zeros((BC, BK), ACC)
     b_d_strength = tl.zeros((BC,), ACC)
     b_D_kk = tl.zeros((BC, BC), ACC)
@@ -2309,8 +2313,8 @@ def _chunk_gradients_kernel(
         b_dh = tl.load(w_dstates + o_s, mask=m_s, other=0.0)
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         b_A_kk = tl.load(w_matrices + (1 * BC + o_c[:, None]) * BC + o_c[None, :])
-        b_found = _tl_dot(b_write, b_h, DT) * b_from_start[:, None]
-        b_E = _tl_dot(b_A_kk, b_value + b_strength[:, None] * b_found, DT)
+        b_found = _tl_dot(b_write, b_h, DT, WIDE) * b_from_start[:, None]
+        b_E = _tl_dot(b_A_kk, b_value + b_strength[:, None] * b_found, DT, WIDE)
         b_d_o = tl.load(pd_o + o_t[:, None] * sd_o[1] + o_v[None, :] * sd_o[3], mask=m_tv, other=0.0).to(ACC)
         b_d_read = tl.where(m_tv, b_d_o, 0.0)
         b_dE = tl.load(w_dwrites + o_row[:, None] * V + o_v[None, :], mask=m_tv, other=0.0).to(ACC)
@@ -2335,13 +2339,13 @@ def _chunk_gradients_kernel(
             b_d_beta = b_d_3
         g_beta += b_d_beta
         tl.store(pg_v + o_row[:, None] * V + o_v[None, :], (b_d_2).to(pg_v.dtype.element_ty), mask=m_tv)
-        b_dq_in += _tl_dot(b_d_read, tl.trans(b_h), DT)
-        b_D_qk += _tl_dot(b_d_read, tl.trans(b_E), DT)
-        b_dw_end += _tl_dot(b_E, tl.trans(b_dh), DT)
+        b_dq_in += _tl_dot(b_d_read, tl.trans(b_h), DT, WIDE)
+        b_D_qk += _tl_dot(b_d_read, tl.trans(b_E), DT, WIDE)
+        b_dw_end += _tl_dot(b_E, tl.trans(b_dh), DT, WIDE)
         b_dR = b_strength[:, None] * b_dE
-        b_da_in += _tl_dot(b_dR, tl.trans(b_h), DT)
-        b_D_kk += _tl_dot(b_dR, tl.trans(b_E), DT)
-        b_found += _tl_dot(b_R, b_E, DT)
+        b_da_in += _tl_dot(b_dR, tl.trans(b_h), DT, WIDE)
+        b_D_kk += _tl_dot(b_dR, tl.trans(b_E), DT, WIDE)
+        b_found += _tl_dot(b_R, b_E, DT, WIDE)
         b_d_strength += tl.sum(b_dE * b_found, 1)
         b_passed += tl.sum(b_h.to(ACC) * b_dh.to(ACC), 1)
     b_dq_in = b_dq_in * b_from_start[:, None]
@@ -2350,18 +2354,20 @@ def _chunk_gradients_kernel(
     b_P_qk = (b_D_qk) * b_gamma
     b_P_kk = tl.where(m_before, (b_D_kk) * b_gamma, 0.0)
     b_dg = tl.sum(b_passed, 0) * b_through + tl.zeros((BC,), ACC)
-    b_dg += _tl_crossing(_tl_dot(b_query, tl.trans(b_write), DT) * b_P_qk + _tl_dot(b_write, tl.trans(b_write), DT) * b_P_kk, m_ij, BC)
+    b_links = _tl_dot(b_query, tl.trans(b_write), DT, WIDE) * b_P_qk
+    b_links += _tl_dot(b_write, tl.trans(b_write), DT, WIDE) * b_P_kk
+    b_dg += _tl_crossing(b_links, m_ij, BC, WIDE)
     b_dg += tl.sum(tl.where(m_ij, tl.sum(b_query * b_dq_in + b_write * b_da_in, 1)[:, None], 0.0), 0)
     b_dg += tl.sum(tl.where(m_after, tl.sum(b_write * b_dw_end, 1)[:, None], 0.0), 0)
     b_dg = tl.where(m_t, b_dg, 0.0)
     b_d_write = b_dw_end
-    b_d_write += _tl_dot(tl.trans(b_P_qk), b_query, DT)
+    b_d_write += _tl_dot(tl.trans(b_P_qk), b_query, DT, WIDE)
     b_d_write += b_da_in
-    b_d_write += _tl_dot(b_P_kk, b_write, DT)
-    b_d_write += _tl_dot(tl.trans(b_P_kk), b_write, DT)
+    b_d_write += _tl_dot(b_P_kk, b_write, DT, WIDE)
+    b_d_write += _tl_dot(tl.trans(b_P_kk), b_write, DT, WIDE)
     b_d_strength_2 = b_d_strength
     b_d_query = b_dq_in
-    b_d_query += _tl_dot(b_P_qk, b_write, DT)
+    b_d_query += _tl_dot(b_P_qk, b_write, DT, WIDE)
     b_d_log_decay = b_dg
     b_q = tl.load(p_q + o_t[:, None] * s_q[1] + o_k[None, :] * s_q[3], mask=m_tk, other=0.0).to(ACC)
     b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
@@ -2442,11 +2448,15 @@ class _ChunkPlan(NamedTuple):
     table: torch.Tensor  # [slots, 2]: sequence and number of every chunk, -1 beyond the last
     first: torch.Tensor  # [N + 1]: each sequence's first slot
     key_block: int
-    dot: Any
+    value_blocks: tuple[int, int]  # columns of the state that a program of the scans, and of the gradients, works on at most
+    stages: int  # of the scans' pipeline
+    dot: Any  # the type of the products' factors
+    wide: str  # how float32 factors are multiplied
 
 
 def _chunk_plan(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int, like: torch.Tensor) -> _ChunkPlan:
     """Tables made on the device, so that nothing waits for it."""
+    chunk = _kernel_chunk(sizes, chunk, like)
     slots = _chunk_slots(sizes, cu_seqlens, chunk)
     if cu_seqlens is None:
         first = torch.arange(sizes.batch + 1, device=like.device, dtype=torch.int32) * -(-sizes.tokens // chunk)
@@ -2458,7 +2468,17 @@ def _chunk_plan(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int, like
     within = slot - first[sequence.clamp(max=first.shape[0] - 1)]
     table = torch.stack((torch.where(sequence < first.shape[0] - 1, sequence, -1), within), 1).contiguous()
     dot = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}.get(like.dtype, tl.float32)
-    return _ChunkPlan(chunk, slots, table, first, max(16, triton.next_power_of_2(sizes.keys)), dot)
+    wide = "ieee" if torch.version.hip else "tf32x3"
+    key_block = max(16, triton.next_power_of_2(sizes.keys))
+    half = like.dtype != torch.float32
+    blocks = (32, 32 if key_block <= 128 else 16) if half else (32 if key_block <= 128 else 16, 16)
+    return _ChunkPlan(chunk, slots, table, first, key_block, blocks, 2 if half and key_block <= 128 else 1, dot, wide)
+
+
+def _kernel_chunk(sizes: _Sizes, chunk: int, like: torch.Tensor) -> int:
+    """Tokens per chunk: what was asked for, as far as a chunk's tiles fit into the shared memory of the smaller GPUs (99 KiB)."""
+    room = 64 if like.dtype != torch.float32 else 32
+    return min(chunk, room if sizes.keys <= 128 else room // 2)
 
 
 def _chunk_slots(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int) -> int:
@@ -2468,7 +2488,7 @@ def _chunk_slots(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int) -> 
     return -(-sizes.tokens // chunk) + cu_seqlens.shape[0] - 1
 
 
-def _chunk_value_block(sizes: _Sizes, plan: _ChunkPlan, largest: int) -> int:
+def _chunk_value_block(sizes: _Sizes, largest: int) -> int:
     """Columns of the state that one program holds."""
     whole = max(16, triton.next_power_of_2(sizes.values))
     return whole if False else min(whole, largest)
@@ -2493,7 +2513,7 @@ def _triton_chunk_forward(
     if rows * sizes.heads == 0:
         return (*outputs, final_state, states)
     matrices = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)
-    block = _chunk_value_block(sizes, plan, 64)
+    block = _chunk_value_block(sizes, plan.value_blocks[0])
     blocks = triton.cdiv(sizes.values, block)
     with torch.cuda.device_of(like):
         _chunk_scan_kernel[(blocks * sizes.heads * rows,)](
@@ -2508,6 +2528,7 @@ def _triton_chunk_forward(
             cu_seqlens,
             *_chunk_constants(arguments, options, sizes, plan, block),
             num_warps=4,
+            num_stages=plan.stages,
         )
     return (*outputs, final_state, states)
 
@@ -2543,6 +2564,7 @@ def _chunk_constants(
         triton.cdiv(sizes.values, block),
         tl.float32,
         plan.dot,
+        plan.wide,
     )
 
 
@@ -2579,6 +2601,7 @@ def _chunk_prepare(
                 cu_seqlens,
                 *_chunk_constants(arguments, options, sizes, plan, 16),
                 num_warps=4,
+                num_stages=1,
             )
     return matrices
 
@@ -2626,7 +2649,7 @@ def _launch_backward(
     d_states = torch.empty_like(states)
     d_writes = like.new_empty(1, sizes.batch * sizes.tokens, sizes.heads, sizes.values)
     cotangents = tuple(part for d in given for part in (d, d.stride()))
-    block = _chunk_value_block(sizes, plan, 64)
+    block = _chunk_value_block(sizes, plan.value_blocks[0])
     with torch.cuda.device_of(like):
         _chunk_reverse_kernel[(triton.cdiv(sizes.values, block) * sizes.heads * rows,)](
             *_with_strides(arguments),
@@ -2642,8 +2665,9 @@ def _launch_backward(
             cu_seqlens,
             *_chunk_constants(arguments, options, sizes, plan, block),
             num_warps=4,
+            num_stages=plan.stages,
         )
-        block = _chunk_value_block(sizes, plan, 32)
+        block = _chunk_value_block(sizes, plan.value_blocks[1])
         if plan.slots:
             _chunk_gradients_kernel[(plan.slots * sizes.heads,)](
                 *_with_strides(arguments),
@@ -2657,6 +2681,7 @@ def _launch_backward(
                 cu_seqlens,
                 *_chunk_constants(arguments, options, sizes, plan, block),
                 num_warps=8,
+                num_stages=1,
             )
 
 
@@ -2799,8 +2824,9 @@ def _fake_chunk_forward(*values: Any) -> tuple[torch.Tensor, ...]:
     sizes, _, outputs = _fake_outputs(values)
     cu_seqlens, chunk, save = values[-3:]
     if _chunk_on_triton(values[:_ARGUMENT_COUNT]):
-        slots = _chunk_slots(sizes, cu_seqlens, chunk) if save else 0
-        return (*outputs, _widest(values[:_ARGUMENT_COUNT]).new_empty(slots, sizes.heads, sizes.keys, sizes.values))
+        like = _widest(values[:_ARGUMENT_COUNT])
+        slots = _chunk_slots(sizes, cu_seqlens, _kernel_chunk(sizes, chunk, like)) if save else 0
+        return (*outputs, like.new_empty(slots, sizes.heads, sizes.keys, sizes.values))
     shape = (_saved_chunks(sizes, cu_seqlens, chunk), sizes.batch * sizes.heads, sizes.keys, sizes.values)
     return (*outputs, outputs[-1].new_empty(shape if save else (0,)))
 

@@ -82,7 +82,7 @@ class GradientPrinter:
             lines.append(f"b_dw_end{s.tag} = tl.zeros((BC, BK), ACC)")
         c = k.correcting
         if c:
-            dot = f"{DOT}(b_{c.correct}, tl.trans(b_{c.write}), DT)"
+            dot = f"{DOT}(b_{c.correct}, tl.trans(b_{c.write}), DT, WIDE)"
             lines.append(f"b_R{c.tag} = {k.masked(dot, exclusive=not c.decayed, strict=True)}")
             lines += ["b_da_in = tl.zeros((BC, BK), ACC)", "b_d_strength = tl.zeros((BC,), ACC)"]
             lines += [f"b_D_kk{s.tag} = tl.zeros((BC, BC), ACC)" for s in self.operands.streams]
@@ -100,16 +100,16 @@ class GradientPrinter:
             lines.append(f"b_dE{s.tag} = tl.load(w_dwrites + {k._write_address(i)}, mask=m_tv, other=0.0).to(ACC)")
         lines += self._value_lines()
         for r in self.operands.reads:
-            lines.append(f"b_dq_in{r.tag} += {DOT}(b_d_read{r.tag}, tl.trans(b_h), DT)")
+            lines.append(f"b_dq_in{r.tag} += {DOT}(b_d_read{r.tag}, tl.trans(b_h), DT, WIDE)")
             for s in self.operands.streams:
-                lines.append(f"b_D_qk{r.tag}{s.tag} += {DOT}(b_d_read{r.tag}, tl.trans({k.write(s)}), DT)")
-        lines += [f"b_dw_end{s.tag} += {DOT}({k.write(s)}, tl.trans(b_dh), DT)" for s in self.operands.streams]
+                lines.append(f"b_D_qk{r.tag}{s.tag} += {DOT}(b_d_read{r.tag}, tl.trans({k.write(s)}), DT, WIDE)")
+        lines += [f"b_dw_end{s.tag} += {DOT}({k.write(s)}, tl.trans(b_dh), DT, WIDE)" for s in self.operands.streams]
         if c:
             lines.append(f"b_dR = {k._strength(c, f'b_dE{c.tag}')}")
-            lines.append("b_da_in += " + f"{DOT}(b_dR, tl.trans(b_h), DT)")
-            lines += [f"b_D_kk{s.tag} += {DOT}(b_dR, tl.trans({k.write(s)}), DT)" for s in self.operands.streams]
+            lines.append("b_da_in += " + f"{DOT}(b_dR, tl.trans(b_h), DT, WIDE)")
+            lines += [f"b_D_kk{s.tag} += {DOT}(b_dR, tl.trans({k.write(s)}), DT, WIDE)" for s in self.operands.streams]
             if c.strength:
-                lines.append(f"b_found += {DOT}(b_R{c.tag}, b_E{c.tag}, DT)")
+                lines.append(f"b_found += {DOT}(b_R{c.tag}, b_E{c.tag}, DT, WIDE)")
                 lines.append(f"b_d_strength += tl.sum(b_dE{c.tag} * b_found, 1)")
         lines += ["b_passed += tl.sum(b_h.to(ACC) * b_dh.to(ACC), 1)"] * k.scalar
         return tuple(lines)
@@ -208,8 +208,8 @@ class GradientPrinter:
 
     def _score(self, tag: str, left: str, right: str, parts: dict[str, list[str]], *, exclusive: bool, strict: bool) -> tuple[str, ...]:
         """The gradients of a score's operands."""
-        parts.setdefault(left, []).append(f"{DOT}(b_P_{tag}, b_{right}, DT)")
-        parts.setdefault(right, []).append(f"{DOT}(tl.trans(b_P_{tag}), b_{left}, DT)")
+        parts.setdefault(left, []).append(f"{DOT}(b_P_{tag}, b_{right}, DT, WIDE)")
+        parts.setdefault(right, []).append(f"{DOT}(tl.trans(b_P_{tag}), b_{left}, DT, WIDE)")
         return (f"b_P_{tag} = {self.k.masked(f'b_D_{tag}', exclusive=exclusive, strict=strict)}",)
 
     def _gate_lines(self) -> tuple[str, ...]:
@@ -220,10 +220,10 @@ class GradientPrinter:
         for r in self.operands.reads:
             for s in self.operands.streams:
                 tag = f"qk{r.tag}{s.tag}"
-                (exclusive if r.lag else inclusive).append(f"{DOT}(b_{r.query}, tl.trans(b_{s.write}), DT) * b_P_{tag}")
+                (exclusive if r.lag else inclusive).append(f"{DOT}(b_{r.query}, tl.trans(b_{s.write}), DT, WIDE) * b_P_{tag}")
         if c:
             for s in self.operands.streams:
-                term = f"{DOT}(b_{c.correct}, tl.trans(b_{s.write}), DT) * b_P_kk{s.tag}"
+                term = f"{DOT}(b_{c.correct}, tl.trans(b_{s.write}), DT, WIDE) * b_P_kk{s.tag}"
                 (inclusive if c.decayed else exclusive).append(term)
         start = [f"b_{r.query} * b_dq_in{r.tag}" for r in self.operands.reads if not r.lag]
         before = [f"b_{r.query} * b_dq_in{r.tag}" for r in self.operands.reads if r.lag]
@@ -231,10 +231,9 @@ class GradientPrinter:
             (start if c.decayed else before).append(f"b_{c.correct} * b_da_in")
         end = [f"b_{s.write} * b_dw_end{s.tag}" for s in self.operands.streams]
         lines = ["b_dg = tl.sum(b_passed, 0) * b_through + tl.zeros((BC,), ACC)"]
-        if inclusive:
-            lines.append(f"b_dg += _tl_crossing({' + '.join(inclusive)}, m_ij, BC)")
-        if exclusive:
-            lines.append(f"b_dg += _tl_crossing({' + '.join(exclusive)}, m_before, BC)")
+        for links, mask in ((inclusive, "m_ij"), (exclusive, "m_before")):
+            lines += [f"b_links {'+' if i else ''}= {link}" for i, link in enumerate(links)]
+            lines += [f"b_dg += _tl_crossing(b_links, {mask}, BC, WIDE)"] if links else []
         if start:
             lines.append(f"b_dg += tl.sum(tl.where(m_ij, tl.sum({' + '.join(start)}, 1)[:, None], 0.0), 0)")
         if before:

@@ -191,12 +191,12 @@ class ChunkKernels:
         lines = []
         for r in self.operands.reads:
             for s in self.operands.streams:
-                dot = f"{DOT}(b_{r.query}, tl.trans(b_{s.write}), DT)"
+                dot = f"{DOT}(b_{r.query}, tl.trans(b_{s.write}), DT, WIDE)"
                 lines.append(f"b_A_qk{r.tag}{s.tag} = {self.masked(dot, exclusive=bool(r.lag), strict=bool(r.lag))}")
         c = self.correcting
         if c:
             for s in self.operands.streams:
-                dot = f"{DOT}(b_{c.correct}, tl.trans(b_{s.write}), DT)"
+                dot = f"{DOT}(b_{c.correct}, tl.trans(b_{s.write}), DT, WIDE)"
                 lines.append(f"b_R{s.tag} = {self.masked(dot, exclusive=not c.decayed, strict=True)}")
         return tuple(lines)
 
@@ -206,7 +206,7 @@ class ChunkKernels:
         c = self.correcting
         lines = [*self.operand_lines((*k_side, *((c.strength,) if c else ()))), *self.decay_lines(gamma=True), *self.score_lines()]
         if c:
-            lines.append(f"b_A_kk = _tl_unit_inverse({self._strength(c, f'b_R{c.tag}')}, BC)")
+            lines.append(f"b_A_kk = _tl_unit_inverse({self._strength(c, f'b_R{c.tag}')}, BC, WIDE)")
         lines += [
             f"tl.store(w_matrices + ({m.slot} * BC + o_c[:, None]) * BC + o_c[None, :], b_{m.name}.to(w_matrices.dtype.element_ty))"
             for m in self.stored
@@ -231,10 +231,10 @@ class ChunkKernels:
         if not c:
             return ()
         stretch = "start" if c.decayed else "before"
-        lines = [f"b_found = {self.stretched(f'{DOT}(b_{c.correct}, {state}, DT)', stretch)}"]
-        lines += [f"b_found += {DOT}(b_R{p.tag}, b_{p.value}, DT)" for p in self.plain]
+        lines = [f"b_found = {self.stretched(f'{DOT}(b_{c.correct}, {state}, DT, WIDE)', stretch)}"]
+        lines += [f"b_found += {DOT}(b_R{p.tag}, b_{p.value}, DT, WIDE)" for p in self.plain]
         known = f"b_{c.value} + " if c.value else ""
-        lines.append(f"b_E{c.tag} = {DOT}(b_A_kk, {known}{self._strength(c, 'b_found')}, DT)")
+        lines.append(f"b_E{c.tag} = {DOT}(b_A_kk, {known}{self._strength(c, 'b_found')}, DT, WIDE)")
         return tuple(lines)
 
     def write(self, s: StreamNames) -> str:
@@ -245,14 +245,14 @@ class ChunkKernels:
         """What the queries read."""
         lines = []
         for r in self.operands.reads:
-            lines.append(f"b_read{r.tag} = {self.stretched(f'{DOT}(b_{r.query}, {state}, DT)', r.stretch)}")
-            lines += [f"b_read{r.tag} += {DOT}(b_A_qk{r.tag}{s.tag}, {self.write(s)}, DT)" for s in self.operands.streams]
+            lines.append(f"b_read{r.tag} = {self.stretched(f'{DOT}(b_{r.query}, {state}, DT, WIDE)', r.stretch)}")
+            lines += [f"b_read{r.tag} += {DOT}(b_A_qk{r.tag}{s.tag}, {self.write(s)}, DT, WIDE)" for s in self.operands.streams]
         return tuple(lines)
 
     def state_lines(self) -> tuple[str, ...]:
         """The state at the chunk's end."""
         lines = ["b_S = b_S * b_through"] * self.scalar
-        lines += [f"b_S += {DOT}(tl.trans(b_{s.write}), {self.stretched(self.write(s), 'end')}, DT)" for s in self.operands.streams]
+        lines += [f"b_S += {DOT}(tl.trans(b_{s.write}), {self.stretched(self.write(s), 'end')}, DT, WIDE)" for s in self.operands.streams]
         return tuple(lines)
 
     def forward_matrices(self) -> tuple[str, ...]:
@@ -341,17 +341,17 @@ class ChunkKernels:
         lines += [*self.cotangent_lines(self.again_lines()), "tl.store(w_dstates + o_s, b_dS.to(w_dstates.dtype.element_ty), mask=m_s)"]
         lines += self.matrices(self.forward_matrices(), turned=True)
         for s in self.operands.streams:
-            lines.append(f"b_Z{s.tag} = {self.stretched(f'{DOT}(b_{s.write}, b_dS, DT)', 'end')}")
-            lines += [f"b_Z{s.tag} += {DOT}(b_A_qk{r.tag}{s.tag}, b_d_read{r.tag}, DT)" for r in self.operands.reads]
+            lines.append(f"b_Z{s.tag} = {self.stretched(f'{DOT}(b_{s.write}, b_dS, DT, WIDE)', 'end')}")
+            lines += [f"b_Z{s.tag} += {DOT}(b_A_qk{r.tag}{s.tag}, b_d_read{r.tag}, DT, WIDE)" for r in self.operands.reads]
         if c:
-            lines += [f"b_dX{c.tag} = {DOT}(b_A_kk, b_Z{c.tag}, DT)", f"b_dR{c.tag} = {self._strength(c, f'b_dX{c.tag}')}"]
-            lines += [f"b_Z{p.tag} += {DOT}(b_R{p.tag}, b_dR{c.tag}, DT)" for p in self.plain]
+            lines += [f"b_dX{c.tag} = {DOT}(b_A_kk, b_Z{c.tag}, DT, WIDE)", f"b_dR{c.tag} = {self._strength(c, f'b_dX{c.tag}')}"]
+            lines += [f"b_Z{p.tag} += {DOT}(b_R{p.tag}, b_dR{c.tag}, DT, WIDE)" for p in self.plain]
         lines += ["b_dS = b_dS * b_through"] * self.scalar
         for r in self.operands.reads:
-            lines.append(f"b_dS += {DOT}(tl.trans(b_{r.query}), {self.stretched(f'b_d_read{r.tag}', r.stretch)}, DT)")
+            lines.append(f"b_dS += {DOT}(tl.trans(b_{r.query}), {self.stretched(f'b_d_read{r.tag}', r.stretch)}, DT, WIDE)")
         if c:
             stretch = "start" if c.decayed else "before"
-            lines.append(f"b_dS += {DOT}(tl.trans(b_{c.correct}), {self.stretched(f'b_dR{c.tag}', stretch)}, DT)")
+            lines.append(f"b_dS += {DOT}(tl.trans(b_{c.correct}), {self.stretched(f'b_dR{c.tag}', stretch)}, DT, WIDE)")
         lines += [
             f"tl.store(w_dwrites + {self._write_address(i)}, {self._write_gradient(s)}.to(w_dwrites.dtype.element_ty), mask=m_tv)"
             for i, s in enumerate(self.operands.streams)
