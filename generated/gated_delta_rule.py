@@ -3182,7 +3182,7 @@ def chunk_gated_delta_rule(
     cu_seqlens: torch.Tensor | None = None,
     chunk_size: int = 64,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The chunkwise form, with a backward: training and prefill. PyTorch on every device, in float32 (float64 for float64 inputs).
+    """The chunkwise form, with a backward: training and prefill. Triton kernels on GPUs, PyTorch elsewhere and for float64 inputs.
 
     Gated DeltaNet (Yang, Kautz, Hatamizadeh 2024): forget, then replace what the key points to.
 

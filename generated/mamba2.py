@@ -2864,7 +2864,7 @@ def chunk_mamba2(
     cu_seqlens: torch.Tensor | None = None,
     chunk_size: int = 64,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The chunkwise form, with a backward: training and prefill. PyTorch on every device, in float32 (float64 for float64 inputs).
+    """The chunkwise form, with a backward: training and prefill. Triton kernels on GPUs, PyTorch elsewhere and for float64 inputs.
 
     Mamba-2's state space duality (Dao, Gu 2024): a step size sets both the decay and the strength of the write.
 

@@ -2358,7 +2358,7 @@ def chunk_retnet(
     cu_seqlens: torch.Tensor | None = None,
     chunk_size: int = 64,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The chunkwise form, with a backward: training and prefill. PyTorch on every device, in float32 (float64 for float64 inputs).
+    """The chunkwise form, with a backward: training and prefill. Triton kernels on GPUs, PyTorch elsewhere and for float64 inputs.
 
     RetNet's retention (Sun et al. 2023): every head forgets at its own constant rate.
 

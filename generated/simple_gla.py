@@ -2341,7 +2341,7 @@ def chunk_simple_gla(
     cu_seqlens: torch.Tensor | None = None,
     chunk_size: int = 64,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The chunkwise form, with a backward: training and prefill. PyTorch on every device, in float32 (float64 for float64 inputs).
+    """The chunkwise form, with a backward: training and prefill. Triton kernels on GPUs, PyTorch elsewhere and for float64 inputs.
 
     Gated linear attention with one decay per token and head (also Lightning attention's and Mamba-2's core).
 

@@ -36,6 +36,7 @@ INTERNAL = frozenset(
         "log2",
         "coarse",
         "out",
+        "links",
         "gamma",
         "gamma_before",
     }
