@@ -27,8 +27,8 @@ from recgen.resources import resource
 SPECS = (*sorted(resource("specs").glob("*.rec")), *sorted((Path(__file__).parents[1] / "specs").glob("*.rec")))
 
 # Arguments that mean a log decay, or a number in [0, 1], only under some options: the spec declares no domain for them.
-LOG_DECAYS = {("kda", "g"): "use_gate_in_kernel"}
-PROPORTIONS = {("kda", "beta"): "use_beta_sigmoid_in_kernel"}
+LOG_DECAYS = {(name, "g"): "use_gate_in_kernel" for name in ("gated_delta_rule", "kda")}
+PROPORTIONS = {(name, "beta"): "use_beta_sigmoid_in_kernel" for name in ("gated_delta_rule", "kda")}
 
 FORMS: tuple[tuple[str, int | None], ...] = (("chunk_", 16), ("chunk_", 32), ("chunk_", 64), ("fused_recurrent_", None), ("", None))
 BOTH = (("chunk_", 16), ("fused_recurrent_", None))

@@ -78,7 +78,7 @@ def test_resets_against_the_recurrence(case: Case, strength: float) -> None:
             sample = with_resets(case, draw(case, 70).to(dtype), (0, 5, 6, 20, 40, 64), strength, channels)
             incoming = cotangents(case, sample)
             expected = reference(case, sample, incoming)
-            for form in FORMS:
+            for form in BOTH:
                 assert_close(case, evaluate(case, form, sample, incoming), expected, dtype, limit)
 
 
@@ -191,7 +191,7 @@ def test_step_sizes_of_any_strength(step: float) -> None:
 
 def test_pre_activations_of_any_size_have_finite_gradients() -> None:
     """Gates computed inside: softplus, sigmoid and exp far out."""
-    for name, gates in (("kda", ("g", "beta")), ("mamba2", ("dt",))):
+    for name, gates in (("kda", ("g", "beta")), ("gated_delta_rule", ("g", "beta")), ("mamba2", ("dt",))):
         case = next(c for c in ALL_CASES if c.name == name and all(value for _, value in c.flags))
         sample = draw(case, 40)
         for gate in gates:
@@ -203,11 +203,11 @@ def test_pre_activations_of_any_size_have_finite_gradients() -> None:
             assert_close(case, evaluate(case, form, sample, incoming), expected, torch.float64)
 
 
-@pytest.mark.parametrize("name", ["kda", "mamba2"])
+@pytest.mark.parametrize("name", ["kda", "gated_delta_rule", "mamba2"])
 def test_a_pre_activation_of_exactly_zero(name: str) -> None:
     """As a fresh model has it: softplus has the slope 1/2 there, in every form."""
     case = next(c for c in ALL_CASES if c.name == name and all(value for _, value in c.flags))
-    gate = "g" if name == "kda" else "dt"
+    gate = "dt" if name == "mamba2" else "g"
     sample = draw(case, 30)
     sample.inputs[gate][:, ::2] = 0
     sample.inputs["dt_bias"].zero_()

@@ -65,7 +65,7 @@ def test_any_strides(case: Case, layout: Callable[[Tensor], Tensor]) -> None:
 @each_default
 def test_expanded_inputs_and_gradients(case: Case) -> None:
     """Stride 0: each argument in turn is one number or one row seen everywhere; so is the gradient of a sum."""
-    base = draw(case, 20)
+    base = draw(case, 8)  # one multiplier for all tokens may make the state grow
     shapes = {k: x.shape for k, x in base.inputs.items()}
     for name in base.inputs:
         first = base.inputs[name][(slice(0, 1),) * base.inputs[name].dim()]

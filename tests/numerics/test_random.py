@@ -57,7 +57,7 @@ def transposed(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda p: p.stem)
 def test_equals_the_recurrence(path) -> None:
-    @settings(max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(problems([c for c in ALL_CASES if c.path == path]))
     def check(problem) -> None:
         case, exact, form, dtype, permuted = problem

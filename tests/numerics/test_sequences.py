@@ -32,14 +32,14 @@ BOUNDS = (0, 0, 1, 18, 18, 34, 50, 51, 120, 120)  # none, one, several chunks; e
 # --- split -----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("at", [0, 1, 16, 31, 64, 77])
+@pytest.mark.parametrize("at", [0, 1, 31, 64])
 @each_case
 def test_split_anywhere(case: Case, at: int) -> None:
     """Up to `at` and on from that state, forward and backward, equals all at once."""
     sample = draw(case, 77)
     incoming = cotangents(case, sample)
     expected = reference(case, sample, incoming)
-    for form, second in zip(FORMS, FORMS[::-1], strict=True):
+    for form, second in ((FORMS[0], FORMS[3]), (FORMS[2], FORMS[1]), (FORMS[3], FORMS[4])):
         leaves = Sample({k: x.clone().requires_grad_() for k, x in sample.inputs.items()}, sample.state.clone().requires_grad_())
         *early, middle = call(case, form, leaves.tokens(case, slice(0, at), leaves.state))
         *late, final = call(case, second, leaves.tokens(case, slice(at, 77), middle))
@@ -65,11 +65,10 @@ def alone(case: Case, sample: Sample, incoming: list[Tensor], form: tuple[str, i
     return joined | {k: sum(p[k] for p in parts if k in p) for k in params}  # an empty sequence has no gradient of a param
 
 
-@pytest.mark.parametrize("index_dtype", [torch.int32, torch.int64], ids=["int32", "int64"])
 @each_case
-def test_packed_equals_each_alone(case: Case, index_dtype: torch.dtype) -> None:
+def test_packed_equals_each_alone(case: Case) -> None:
     """Bit for bit, params apart, whose sums are taken in another order."""
-    for dtype in (torch.float32, torch.float64):
+    for dtype, index_dtype in ((torch.float32, torch.int32), (torch.float64, torch.int64)):
         sample = draw(case, BOUNDS[-1], batch=1, bounds=BOUNDS).to(dtype)
         sample.bounds = sample.bounds.to(index_dtype)
         incoming = cotangents(case, sample)

@@ -25,6 +25,7 @@ from tests.numerics.helpers import (
     each_form,
     evaluate,
     names,
+    sizes_of,
 )
 
 # --- opcheck ---------------------------------------------------------------------------------------------------------------------
@@ -68,7 +69,7 @@ def test_opcheck_of_the_forward_operators(case: Case, kind: str) -> None:
     for name in ("chunk_forward", "recurrent_forward"):
         arguments = (*operator_arguments(case, sample), sample.state, sample.bounds, 16, True)
         torch.library.opcheck(getattr(operators(case), name).default, arguments, test_utils=("test_schema", "test_faketensor"))
-    if kind in ("state", "packed"):
+    if kind == "packed":
         tests = ("test_autograd_registration", "test_aot_dispatch_dynamic")
         torch.library.opcheck(operators(case).chunk_forward.default, arguments, test_utils=tests)
 
@@ -216,7 +217,7 @@ def test_gradients_sum_over_uses() -> None:
 def test_results_come_in_order(case: Case) -> None:
     """Outputs as declared, then the state or None; each with the shape and dtype of the contract."""
     sample = draw(case, 9, heads=(2, 4)).to(torch.bfloat16)
-    sizes = {axis: x.shape[-i] for a, x in zip(case.arguments, sample.inputs.values(), strict=True) for i, axis in enumerate(a.axes[::-1], 1)}
+    sizes = sizes_of(case)
     terms = {o.name: o.value.shape for o in case.compiled.normal_form.outputs}
     for form in FORMS:
         *outputs, state = call(case, form, sample)
