@@ -165,8 +165,8 @@ def _to_chunks(x: torch.Tensor, sizes: _Sizes, chunk: int) -> torch.Tensor:
     x = x.expand(*sizes.lead, sizes.heads, x.shape[-1])
     if len(sizes.lead) == 2:
         x = F.pad(x, (0, 0, 0, 0, 0, -sizes.tokens % chunk)) if sizes.tokens % chunk else x
-        x = x.unflatten(1, (-1, chunk))
-    return x.permute(1, 0, 3, 2, 4).reshape(-1, sizes.batch * sizes.heads, chunk, x.shape[-1]).contiguous()
+        x = x.unflatten(1, (x.shape[1] // chunk, chunk))
+    return x.permute(1, 0, 3, 2, 4).reshape(x.shape[1], sizes.batch * sizes.heads, chunk, x.shape[-1]).contiguous()
 
 
 def _from_chunks(x: torch.Tensor, sizes: _Sizes) -> torch.Tensor:
@@ -510,8 +510,12 @@ def _torch_chunk_forward(
             results = _readout(*inputs, *options, *(_from_chunks(x, part) for x in reads), sizes=part)
             for output, result in zip(outputs, results, strict=True):
                 _tokens(output, rows, start, part).copy_(result)
-        row += 1 if save else 0
+        if save:
+            states[row] = state  # also of a sequence without tokens
+            row += 1
         final_state[slots] = state.unflatten(0, (-1, sizes.heads))
+    if save:
+        states[row:].zero_()
     return (*outputs, final_state, states if save else states.new_empty(0))
 
 
@@ -1926,7 +1930,7 @@ _BACKWARD_SCHEMA = (
 _STEP_SCHEMA = (
     "(Tensor q, Tensor k, Tensor v, Tensor g, "
     "float scale, "
-    "Tensor(a!) state, Tensor? state_indices) -> Tensor[]"
+    "Tensor(a!) state, Tensor? state_indices) -> (Tensor)"
 )
 _ARGUMENT_COUNT = len(_ARGUMENTS)
 _OPTION_COUNT = len(_NUMBERS) + len(_FLAGS)
@@ -2006,14 +2010,19 @@ def _present(gradients: tuple[torch.Tensor | None, ...], like: torch.Tensor) -> 
 
 
 @torch.library.custom_op(f"{_NAMESPACE}::step", mutates_args=("state",), schema=_STEP_SCHEMA)
-def _step(*values: Any) -> tuple[torch.Tensor, ...]:
+def _step(*values: Any) -> Any:
     arguments, options, (state, state_indices) = _split(values)
     with _no_autocast(values):
         if _on_triton(arguments):
             tokens = tuple(x.squeeze(1) if info.per_token and x is not None else x for info, x in zip(_ARGUMENTS, arguments, strict=True))
             outputs = _triton_step(*tokens, *options, state, state_indices)
-            return tuple(x.unsqueeze(1) for x in outputs)
-        return _torch_step(arguments, options, state, state_indices)
+            return _single(tuple(x.unsqueeze(1) for x in outputs))
+        return _single(_torch_step(arguments, options, state, state_indices))
+
+
+def _single(outputs: tuple[torch.Tensor, ...]) -> Any:
+    """An operator with one result returns it alone (torch.compile takes no list from an operator that mutates)."""
+    return outputs[0] if len(outputs) == 1 else outputs
 
 
 def _fake_outputs(values: tuple[Any, ...]) -> tuple[_Sizes, int, list[torch.Tensor]]:
@@ -2049,9 +2058,9 @@ def _fake_backward(*values: Any) -> tuple[torch.Tensor, ...]:
     return _present(tuple(found), states)
 
 
-def _fake_step(*values: Any) -> tuple[torch.Tensor, ...]:
+def _fake_step(*values: Any) -> Any:
     arguments, _, _ = _split(values)
-    return tuple(_empty_outputs(arguments, _sizes(arguments)))
+    return _single(tuple(_empty_outputs(arguments, _sizes(arguments))))
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
@@ -2481,8 +2490,7 @@ def step_retnet(
         raise RuntimeError("step_retnet has no gradient: call it under torch.no_grad(), or use fused_recurrent_retnet")
     tokens = tuple(x.unsqueeze(1) if info.per_token and x is not None else x for info, x in zip(_ARGUMENTS, arguments, strict=True))
     outputs = _step(*tokens, *_numbers(numbers, sizes), *flags, state.mT if v_first else state, state_indices)
-    results = tuple(x.squeeze(1) for x in outputs)
-    return results[0] if len(results) == 1 else results
+    return outputs.squeeze(1) if isinstance(outputs, torch.Tensor) else tuple(x.squeeze(1) for x in outputs)
 
 
 def _check_indices(state_indices: object, batch: int, device: torch.device) -> None:
