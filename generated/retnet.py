@@ -1840,6 +1840,22 @@ def _triton_chunk_backward(
     return (*found, None if d_initial is None or initial_state is None else d_initial.to(initial_state.dtype))
 
 
+def _refuse_faulty_compiler(like: torch.Tensor) -> None:
+    """Raises where the gradients kernel would be built by a compiler that was seen to make wrong numbers of it, silently.
+
+    ptxas 12.8, which comes with Triton 3.6, miscompiles products of transposed tiles in half precision for Hopper; 13.0 was right in every
+    configuration compared with the float64 form.
+    """
+    if not like.is_cuda or torch.version.hip or like.dtype == torch.float32 or torch.cuda.get_device_capability(like.device)[0] != 9:
+        return
+    tool = triton.knobs.nvidia.ptxas
+    if tuple(int(part) for part in tool.version.split(".")[:2]) < (13, 0):
+        raise RuntimeError(
+            f"retnet: ptxas {tool.version} ({tool.path}) makes wrong gradients for {like.dtype} on this GPU; "
+            "set TRITON_PTXAS_PATH to the ptxas of a CUDA toolkit 13.0 or newer before Triton is imported"
+        )
+
+
 def _launch_backward(
     arguments: tuple[torch.Tensor | None, ...],
     options: tuple[Any, ...],
@@ -1854,6 +1870,7 @@ def _launch_backward(
 ) -> None:
     """Prepares again, scans backwards, and fills the gradients of every chunk."""
     like = _widest(arguments)
+    _refuse_faulty_compiler(like)
     rows = plan.first.shape[0] - 1
     matrices = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)
     d_states = torch.empty_like(states)
