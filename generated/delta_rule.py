@@ -1824,12 +1824,12 @@ def _chunk_plan(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int, like
     sequence = torch.searchsorted(first, slot, right=True, out_int32=True) - 1
     within = slot - first[sequence.clamp(max=first.shape[0] - 1)]
     table = torch.stack((torch.where(sequence < first.shape[0] - 1, sequence, -1), within), 1).contiguous()
-    dot = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}.get(like.dtype, tl.float32)
+    half = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}.get(like.dtype)
+    dot = tl.float32 if half is None or _INTERPRETED else half  # the interpreter's bfloat16 arithmetic is wrong
     wide = "ieee" if torch.version.hip else "tf32x3"
     key_block = max(16, triton.next_power_of_2(sizes.keys))
-    half = like.dtype != torch.float32
-    blocks = (32, 32 if key_block <= 128 else 16) if half else (32 if key_block <= 128 else 16, 16)
-    return _ChunkPlan(chunk, slots, table, first, key_block, blocks, 2 if half and key_block <= 128 else 1, dot, wide)
+    blocks = (32, 32 if key_block <= 128 else 16) if half is not None else (32 if key_block <= 128 else 16, 16)
+    return _ChunkPlan(chunk, slots, table, first, key_block, blocks, 1 if half is None or key_block > 128 else 2, dot, wide)
 
 
 def _kernel_chunk(sizes: _Sizes, chunk: int, like: torch.Tensor) -> int:
@@ -1866,7 +1866,8 @@ def _triton_chunk_forward(
     rows = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
     final_state = like.new_empty(rows, sizes.heads, sizes.keys, sizes.values, dtype=torch.float32)
     plan = _chunk_plan(sizes, cu_seqlens, chunk, like)
-    states = like.new_empty(plan.slots if save else 0, sizes.heads, sizes.keys, sizes.values)
+    shape = (plan.slots if save else 0, sizes.heads, sizes.keys, sizes.values)
+    states = like.new_empty(shape) if cu_seqlens is None else like.new_zeros(shape)  # packed sequences may need fewer chunks
     if rows * sizes.heads == 0:
         return (*outputs, final_state, states)
     matrices = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)

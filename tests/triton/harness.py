@@ -80,6 +80,7 @@ class Case:
     dtype: torch.dtype = torch.float32
     seed: int = 0
     entries: int | None = None  # of the state in one program; small ones make many value blocks
+    chunk: int | None = None  # tokens per chunk: the chunkwise kernels instead of the recurrent ones
     change: Callable[[dict[str, Tensor | None]], dict[str, Tensor | None]] | None = None
 
     def but(self, **changes: object) -> Case:
@@ -123,6 +124,12 @@ class Inputs:
         """Arguments, numeric options, boolean options, as the emitted functions take them."""
         numeric = [v for v in self.options.values() if not isinstance(v, bool)]
         return [*self.arguments.values(), *numeric, *(v for v in self.options.values() if isinstance(v, bool))]
+
+    @property
+    def split(self) -> tuple[tuple[object, ...], tuple[object, ...]]:
+        """Arguments, and options, as the chunkwise functions take them."""
+        count = len(self.arguments)
+        return tuple(self.values[:count]), tuple(self.values[count:])
 
     @property
     def bounds(self) -> Tensor | None:
@@ -195,6 +202,8 @@ def check(case: Case, backward: bool = True) -> None:
 def forward(inputs: Inputs, save: bool = True) -> tuple[Tensor, ...]:
     """Outputs, final state, checkpoints."""
     functions = module(inputs.case.spec)
+    if inputs.case.chunk is not None:
+        return functions._triton_chunk_forward(*inputs.split, inputs.oriented(inputs.initial), inputs.bounds, inputs.case.chunk, save)
     with tiled(functions, inputs.case.entries):
         return functions._triton_recurrent_forward(*inputs.values, inputs.oriented(inputs.initial), inputs.bounds, save)
 
@@ -202,6 +211,11 @@ def forward(inputs: Inputs, save: bool = True) -> tuple[Tensor, ...]:
 def gradients(inputs: Inputs, saved: Tensor, cotangents: list[Tensor | None]) -> dict[str, Tensor | None]:
     """The gradient of every argument by name, and of the initial state, oriented as the kernels have it."""
     functions = module(inputs.case.spec)
+    if inputs.case.chunk is not None:
+        *outputs, final = cotangents
+        rest = (inputs.oriented(inputs.initial), inputs.bounds, inputs.case.chunk, saved, tuple(outputs), final)
+        found = functions._triton_chunk_backward(*inputs.split, *rest)
+        return dict(zip([*inputs.arguments, "initial state"], found, strict=True))
     with tiled(functions, inputs.case.entries):
         found = functions._triton_recurrent_backward(*inputs.values, inputs.oriented(inputs.initial), inputs.bounds, saved, *cotangents)
     return dict(zip([*inputs.arguments, "initial state"], found, strict=True))

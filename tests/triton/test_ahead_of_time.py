@@ -11,8 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SHARED = 99 * 1024
 """Bytes that the smaller GPUs of these generations have."""
-SPILLED = {"_chunk_prepare_kernel": 2048, "_chunk_gradients_kernel": 20480}
-"""Bytes that a thread spills at most, where more than 1024 are known: the gradients of a chunk are all held at once."""
+SPILLED = {"_chunk_prepare_kernel": 2048, "_chunk_scan_kernel": 4096, "_chunk_reverse_kernel": 4096, "_chunk_gradients_kernel": 20480}
+"""Bytes that a thread spills at most, where more than 1024 are known: tiles of float32, and the gradients of a chunk, all held at once."""
 
 
 @pytest.mark.parametrize(
