@@ -1272,21 +1272,6 @@ def _tl_dot(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
 
 
 @_jit
-def _tl_gamma(later_c, later_f, earlier_c, earlier_f, mask):
-    """Γ [C, C]: the decay from token j (column) to token i (row); the exponent is masked by position and never positive."""
-    exponent = (later_c[:, None] - earlier_c[None, :]) + (later_f[:, None] - earlier_f[None, :])
-    return tl.where(mask, tl.exp2(tl.where(mask, tl.minimum(exponent, 0.0), 0.0)), 0.0)
-
-
-@_jit
-def _tl_crossing(links, mask, BC: tl.constexpr, WIDE: tl.constexpr):
-    """For every token t, the sum of links [C, C] from j < t to i >= t (i > t where `mask` excludes t)."""
-    o = tl.arange(0, BC)
-    earlier = tl.where(o[:, None] < o[None, :], 1.0, 0.0)
-    return tl.sum(tl.where(mask, tl.dot(links, earlier, input_precision=WIDE), 0.0), 0)
-
-
-@_jit
 def _tl_unit_inverse(strict, BC: tl.constexpr, WIDE: tl.constexpr):
     """(I - L)^-1 for strictly lower triangular L [C, C]: substitution in the 16 x 16 diagonal blocks, then blocks of twice the size."""
     o, o_b, o_r = tl.arange(0, BC), tl.arange(0, BC // 16), tl.arange(0, 16)

@@ -1189,33 +1189,6 @@ def _tl_crossing(links, mask, BC: tl.constexpr, WIDE: tl.constexpr):
     return tl.sum(tl.where(mask, tl.dot(links, earlier, input_precision=WIDE), 0.0), 0)
 
 
-@_jit
-def _tl_unit_inverse(strict, BC: tl.constexpr, WIDE: tl.constexpr):
-    """(I - L)^-1 for strictly lower triangular L [C, C]: substitution in the 16 x 16 diagonal blocks, then blocks of twice the size."""
-    o, o_b, o_r = tl.arange(0, BC), tl.arange(0, BC // 16), tl.arange(0, 16)
-    same = o_b[:, None, None, None] == o_b[None, None, :, None]
-    blocks = tl.sum(tl.where(same, tl.reshape(strict, (BC // 16, 16, BC // 16, 16)), 0.0), 2)
-    inverse = tl.where(o_r[None, :, None] == o_r[None, None, :], 1.0, 0.0) + tl.zeros_like(blocks)
-    for r in range(1, 16):
-        row = tl.sum(tl.where(o_r[None, :, None] == r, blocks, 0.0), 1)  # L[r, :], of which [:r] is not 0
-        solved = tl.sum(row[:, :, None] * inverse, 1)
-        inverse = tl.where(o_r[None, :, None] == r, tl.where(o_r[None, None, :] == r, 1.0, solved[:, None, :]), inverse)
-    whole = tl.reshape(tl.where(same, inverse[:, :, None, :], 0.0), (BC, BC))
-    if BC > 16:
-        whole = _tl_merge(whole, strict, o, 16, WIDE)
-    if BC > 32:
-        whole = _tl_merge(whole, strict, o, 32, WIDE)
-    return whole
-
-
-@_jit
-def _tl_merge(inverse, strict, o, SIZE: tl.constexpr, WIDE: tl.constexpr):
-    """From inverses of diagonal blocks of SIZE to those of 2 * SIZE: the block below is A22 L21 A11."""
-    below = (o[:, None] // (2 * SIZE) == o[None, :] // (2 * SIZE)) & (o[:, None] // SIZE > o[None, :] // SIZE)
-    link = tl.where(below, strict, 0.0)
-    return inverse + tl.dot(tl.dot(inverse, link, input_precision=WIDE), inverse, input_precision=WIDE)
-
-
 @_triton_kernel("T", "total", "s_g", "n_scale")
 def _chunk_prepare_kernel(
     p_q, s_q,

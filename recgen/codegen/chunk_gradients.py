@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recgen.codegen.chunk_kernels import DOT, ChunkKernels, _assigned, _mentioned, _needed
+from recgen.codegen.chunk_kernels import DOT, ChunkKernels
 from recgen.codegen.tile_printer import tile_mask
 from recgen.codegen.triton_arguments import KernelArgument
 from recgen.derive.gradient import differentiate
-from recgen.derive.program import Program, Value
+from recgen.derive.program import Program, Value, assigned, mentioned, needed
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class GradientPrinter:
         self.sliced = {a.value.name for a in kernels.arguments if a.sliced}
         values = tuple(r for r in kernels.program.results if kernels.sizes[r[0]] == "V")
         keys = tuple(r for r in kernels.program.results if kernels.sizes[r[0]] != "V")
-        reserved = kernels._reserved | _assigned(kernels.program.statements) | _assigned(kernels.readout.statements)
+        reserved = kernels.reserved | assigned(kernels.program.statements) | assigned(kernels.readout.statements)
         self.value_adjoint = self._adjoint(values, reserved)
-        reserved |= _assigned(self.value_adjoint[0].statements)
+        reserved |= assigned(self.value_adjoint[0].statements)
         self.key_adjoint = self._adjoint(keys, reserved)
         self.out_adjoint = differentiate(kernels.readout, (*kernels.reads, *self.arguments), reserved)
 
@@ -97,7 +97,7 @@ class GradientPrinter:
         lines += [*k.matrices(k.forward_matrices(), turned=False), *k.resolve_lines("b_h")]
         lines += self._out_lines()
         for i, s in enumerate(self.operands.streams):
-            lines.append(f"b_dE{s.tag} = tl.load(w_dwrites + {k._write_address(i)}, mask=m_tv, other=0.0).to(ACC)")
+            lines.append(f"b_dE{s.tag} = tl.load(w_dwrites + {k.write_address(i)}, mask=m_tv, other=0.0).to(ACC)")
         lines += self._value_lines()
         for r in self.operands.reads:
             lines.append(f"b_dq_in{r.tag} += {DOT}(b_d_read{r.tag}, tl.trans(b_h), DT, WIDE)")
@@ -105,7 +105,7 @@ class GradientPrinter:
                 lines.append(f"b_D_qk{r.tag}{s.tag} += {DOT}(b_d_read{r.tag}, tl.trans({k.write(s)}), DT, WIDE)")
         lines += [f"b_dw_end{s.tag} += {DOT}({k.write(s)}, tl.trans(b_dh), DT, WIDE)" for s in self.operands.streams]
         if c:
-            lines.append(f"b_dR = {k._strength(c, f'b_dE{c.tag}')}")
+            lines.append(f"b_dR = {k.strength(c, f'b_dE{c.tag}')}")
             lines.append("b_da_in += " + f"{DOT}(b_dR, tl.trans(b_h), DT, WIDE)")
             lines += [f"b_D_kk{s.tag} += {DOT}(b_dR, tl.trans({k.write(s)}), DT, WIDE)" for s in self.operands.streams]
             if c.strength:
@@ -118,8 +118,8 @@ class GradientPrinter:
         """Through the read-out: gradients of the reads and of the arguments that it uses."""
         k = self.k
         program, cotangents = self.out_adjoint
-        used = _mentioned(program.statements)
-        lines = [line for role, value in cotangents for line in k._load_cotangent(role, value)]
+        used = mentioned(program.statements)
+        lines = [line for role, value in cotangents for line in k.load_cotangent(role, value)]
         lines += list(k.read_lines("b_h")) if used & {r.name for r in k.reads} else []
         lines += [line for a in k.arguments if a.value.name in used for line in k.load(a)]
         lines += self.printer.lines(program.statements)
@@ -143,7 +143,7 @@ class GradientPrinter:
         lines = []
         for role, value in cotangents:
             lines.append(f"b_{value.name} = {' + '.join(f'b_dE{s.tag}' for s in self.operands.streams if s.value == role)}")
-        used = _mentioned(program.statements)
+        used = mentioned(program.statements)
         lines += [line for a in k.arguments if a.value.name in used for line in k.load(a)]
         lines += self.printer.lines(program.statements)
         through_readout = {name for name, _ in self.out_adjoint[0].results}
@@ -200,8 +200,8 @@ class GradientPrinter:
         for role, value in cotangents:
             first, *rest = parts[role]
             lines += [f"b_{value.name} = {first}", *(f"b_{value.name} += {part}" for part in rest)]
-        used = _mentioned(program.statements)
-        loaded = _mentioned(_needed(k.program.statements, {x.name for x in self.arguments})) | used
+        used = mentioned(program.statements)
+        loaded = mentioned(needed(k.program.statements, {x.name for x in self.arguments})) | used
         lines += [line for a in k.arguments if a.value.name in loaded and not a.sliced for line in k.load(a)]
         lines += self.printer.lines(program.statements)
         return (*lines, *self._add(program, skip=True))

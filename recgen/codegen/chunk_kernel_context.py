@@ -8,7 +8,7 @@ from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.chunk_gradients import GradientLines, GradientPrinter
 from recgen.codegen.chunk_kernels import ChunkKernels, unsupported
 from recgen.codegen.triton_printer import functions
-from recgen.codegen.triton_token import _sums
+from recgen.codegen.triton_token import sums_over
 from recgen.derive.operands import OperandSet
 
 
@@ -27,6 +27,8 @@ class ChunkKernelContext:
     numbers: tuple[str, ...]
     unspecialized: str
     once: tuple[str, ...]
+    decays: bool
+    corrects: bool
     matrices: int
     streams: int
     prepare: tuple[str, ...]
@@ -60,6 +62,8 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, shared: tuple[s
         numbers=tuple(f"n_{name}: tl.float64" for name, _ in numbers),
         unspecialized=", ".join(f'"{name}"' for name in (*scalars, *(f"n_{name}" for name, _ in numbers))),
         once=tuple(f"c_{name} = tl.full((), n_{name}, ACC)" for name, _ in numbers),
+        decays=kernels.scalar,
+        corrects=kernels.correcting is not None,
         matrices=len(kernels.stored),
         streams=len(operands.streams),
         prepare=prepare,
@@ -67,7 +71,7 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, shared: tuple[s
         reverse=reverse,
         lines=lines,
         gradients=tuple(GradientName(a.info.name) for a in kernels.arguments),
-        whole=any(_sums(p.statements, form.value_axis) for p in programs),
+        whole=any(sums_over(p.statements, form.value_axis) for p in programs),
         host_numbers_bound=bound,
         host_numbers=tuple(f"float({text})" for _, text in numbers),
         other_axes=axes,

@@ -16,7 +16,7 @@ from recgen.codegen.triton_printer import Numbers
 from recgen.codegen.triton_token import output_axis
 from recgen.derive.gradient import differentiate
 from recgen.derive.operands import OperandSet, StreamNames
-from recgen.derive.program import Branch, Program, Statement, Value, complete, lower
+from recgen.derive.program import Program, Value, assigned, complete, lower, mentioned, needed
 from recgen.lang.terms import Read
 
 DOT = "_tl_dot"
@@ -84,13 +84,13 @@ class ChunkKernels:
         self.numbers = Numbers(axes)
         self.printer = TilePrinter(kernel_axes(form), self.numbers)
         self._names = {d.value: d.name for d in form.recurrence.definitions}
-        self._reserved = frozenset(internal) | {a.value.name for a in self.arguments}
+        self.reserved = frozenset(internal) | {a.value.name for a in self.arguments}
         inputs = tuple((a.term, a.value) for a in self.arguments)
-        self.program = complete(lower(operands.terms, inputs, self._names, self._reserved), operands.terms)
+        self.program = complete(lower(operands.terms, inputs, self._names, self.reserved), operands.terms)
         self.reads = tuple(Value(f"read{r.tag}", form.value_axis, False, True) for r in operands.reads)
         reads = tuple((Read(i, (form.value_axis, "1")), v) for i, v in enumerate(self.reads))
         outputs = tuple((o.name, o.value) for o in form.outputs)
-        taken = self._reserved | _assigned(self.program.statements)
+        taken = self.reserved | assigned(self.program.statements)
         self.readout = complete(lower(outputs, (*inputs, *reads), self._names, taken), outputs)
         self.sizes = {o.name: o.size for o in operands.operands}
 
@@ -99,8 +99,8 @@ class ChunkKernels:
     def loads(self, program: Program, roles: tuple[str, ...]) -> tuple[str, ...]:
         """Loads of the arguments that these results of a program need, then the program's lines for them."""
         results = tuple((r, o) for r, o in program.results if r in roles)
-        statements = _needed(program.statements, {o.name for _, o in results if isinstance(o, Value)})
-        used = _mentioned(statements) | {o.name for _, o in results if isinstance(o, Value)}
+        statements = needed(program.statements, {o.name for _, o in results if isinstance(o, Value)})
+        used = mentioned(statements) | {o.name for _, o in results if isinstance(o, Value)}
         lines = [line for a in self.arguments if a.value.name in used for line in self.load(a)]
         return (*lines, *self.printer.lines(statements))
 
@@ -207,7 +207,7 @@ class ChunkKernels:
         c = self.correcting
         lines = [*self.operand_lines((*k_side, *((c.strength,) if c else ()))), *self.decay_lines(gamma=True), *self.score_lines()]
         if c:
-            lines.append(f"b_A_kk = _tl_unit_inverse({self._strength(c, f'b_R{c.tag}')}, BC, WIDE)")
+            lines.append(f"b_A_kk = _tl_unit_inverse({self.strength(c, f'b_R{c.tag}')}, BC, WIDE)")
         lines += [
             f"tl.store(w_matrices + ({m.slot} * BC + o_c[:, None]) * BC + o_c[None, :], b_{m.name}.to(w_matrices.dtype.element_ty))"
             for m in self.stored
@@ -215,7 +215,8 @@ class ChunkKernels:
         return tuple(lines)
 
     @staticmethod
-    def _strength(s: StreamNames, text: str) -> str:
+    def strength(s: StreamNames, text: str) -> str:
+        """c * text."""
         return f"b_{s.strength}[:, None] * {text}" if s.strength else text
 
     def matrices(self, names: tuple[str, ...], turned: bool) -> tuple[str, ...]:
@@ -235,7 +236,7 @@ class ChunkKernels:
         lines = [f"b_found = {self.stretched(f'{DOT}(b_{c.correct}, {state}, DT, WIDE)', stretch)}"]
         lines += [f"b_found += {DOT}(b_R{p.tag}, b_{p.value}, DT, WIDE)" for p in self.plain]
         known = f"b_{c.value} + " if c.value else ""
-        lines.append(f"b_E{c.tag} = {DOT}(b_A_kk, {known}{self._strength(c, 'b_found')}, DT, WIDE)")
+        lines.append(f"b_E{c.tag} = {DOT}(b_A_kk, {known}{self.strength(c, 'b_found')}, DT, WIDE)")
         return tuple(lines)
 
     def write(self, s: StreamNames) -> str:
@@ -296,9 +297,9 @@ class ChunkKernels:
         program, cotangents = self.readout_gradient(tuple(self.reads))
         loads: list[str] = []
         for (role, value), _ in zip(cotangents, self.form.outputs, strict=False):
-            loads += self._load_cotangent(role, value)
-        needed = _mentioned(program.statements) & {r.name for r in self.reads}
-        used = _mentioned(program.statements)
+            loads += self.load_cotangent(role, value)
+        needed = mentioned(program.statements) & {r.name for r in self.reads}
+        used = mentioned(program.statements)
         arguments = [line for a in self.arguments if a.value.name in used for line in self.load(a)]
         lines = [*(again if needed else ()), *arguments, *loads, *self.printer.lines(program.statements)]
         found = dict(program.results)
@@ -310,9 +311,10 @@ class ChunkKernels:
 
     def readout_gradient(self, wanted: tuple[Value, ...]) -> tuple[Program, tuple[tuple[str, Value], ...]]:
         """The adjoint of the read-out for some of its inputs."""
-        return differentiate(self.readout, wanted, self._reserved)
+        return differentiate(self.readout, wanted, self.reserved)
 
-    def _load_cotangent(self, role: str, value: Value) -> tuple[str, ...]:
+    def load_cotangent(self, role: str, value: Value) -> tuple[str, ...]:
+        """Loads an output's gradient."""
         output = next(o for o in self.form.outputs if o.name == role)
         axis = output_axis(output.value)
         name = f"b_{value.name}"
@@ -326,7 +328,7 @@ class ChunkKernels:
     def rereads(self) -> bool:
         """Whether a gradient through the read-out depends on what was read."""
         program, _ = self.readout_gradient((*self.reads, *(a.value for a in self.arguments)))
-        return bool(_mentioned(program.statements) & {r.name for r in self.reads})
+        return bool(mentioned(program.statements) & {r.name for r in self.reads})
 
     def again_lines(self) -> tuple[str, ...]:
         """E and the reads once more, from the state before the chunk in b_h."""
@@ -345,7 +347,7 @@ class ChunkKernels:
             lines.append(f"b_Z{s.tag} = {self.stretched(f'{DOT}(b_{s.write}, b_dS, DT, WIDE)', 'end')}")
             lines += [f"b_Z{s.tag} += {DOT}(b_A_qk{r.tag}{s.tag}, b_d_read{r.tag}, DT, WIDE)" for r in self.operands.reads]
         if c:
-            lines += [f"b_dX{c.tag} = {DOT}(b_A_kk, b_Z{c.tag}, DT, WIDE)", f"b_dR{c.tag} = {self._strength(c, f'b_dX{c.tag}')}"]
+            lines += [f"b_dX{c.tag} = {DOT}(b_A_kk, b_Z{c.tag}, DT, WIDE)", f"b_dR{c.tag} = {self.strength(c, f'b_dX{c.tag}')}"]
             lines += [f"b_Z{p.tag} += {DOT}(b_R{p.tag}, b_dR{c.tag}, DT, WIDE)" for p in self.plain]
         lines += ["b_dS = b_dS * b_through"] * self.scalar
         for r in self.operands.reads:
@@ -354,7 +356,7 @@ class ChunkKernels:
             stretch = "start" if c.decayed else "before"
             lines.append(f"b_dS += {DOT}(tl.trans(b_{c.correct}), {self.stretched(f'b_dR{c.tag}', stretch)}, DT, WIDE)")
         lines += [
-            f"tl.store(w_dwrites + {self._write_address(i)}, {self._write_gradient(s)}.to(w_dwrites.dtype.element_ty), mask=m_tv)"
+            f"tl.store(w_dwrites + {self.write_address(i)}, {self._write_gradient(s)}.to(w_dwrites.dtype.element_ty), mask=m_tv)"
             for i, s in enumerate(self.operands.streams)
         ]
         return tuple(lines)
@@ -363,41 +365,10 @@ class ChunkKernels:
         return f"b_dX{s.tag}" if s.correct else f"b_Z{s.tag}"
 
     @staticmethod
-    def _write_address(i: int) -> str:
+    def write_address(i: int) -> str:
+        """Where the gradients of stream i's right-hand sides lie."""
         rows = f"({i} * total * HV + o_row)" if i else "o_row"
         return f"{rows}[:, None] * V + o_v[None, :]"
 
 
 _STRETCHES = {"start": "from_start", "before": "from_start_before", "end": "to_end"}
-
-
-def _assigned(statements: tuple[Statement, ...]) -> frozenset[str]:
-    names: set[str] = set()
-    for s in statements:
-        names |= {t.name for t in s.targets} | _assigned(s.then) | _assigned(s.otherwise) if isinstance(s, Branch) else {s.target.name}
-    return frozenset(names)
-
-
-def _mentioned(statements: tuple[Statement, ...]) -> set[str]:
-    names: set[str] = set()
-    for s in statements:
-        if isinstance(s, Branch):
-            names |= _mentioned(s.then) | _mentioned(s.otherwise)
-        else:
-            names |= {a.name for a in s.args if isinstance(a, Value)}
-    return names
-
-
-def _needed(statements: tuple[Statement, ...], wanted: set[str]) -> tuple[Statement, ...]:
-    """The statements that the wanted names depend on."""
-    kept: list[Statement] = []
-    wanted = set(wanted)
-    for s in reversed(statements):
-        if isinstance(s, Branch):
-            if any(t.name in wanted for t in s.targets):
-                kept.append(s)
-                wanted |= _mentioned((s,))
-        elif s.target.name in wanted:
-            kept.append(s)
-            wanted |= {a.name for a in s.args if isinstance(a, Value)}
-    return tuple(reversed(kept))

@@ -8,7 +8,7 @@ from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.torch_printer import operand_text, operations, program_lines
 from recgen.derive.gradient import differentiate
 from recgen.derive.operands import OperandSet
-from recgen.derive.program import Literal, Operand, Program, Statement, Value, complete, lower
+from recgen.derive.program import Literal, Operand, Program, Value, complete, lower, mentioned
 from recgen.lang.recurrence import ArgumentInfo, Recurrence
 from recgen.lang.terms import Argument, AxisSize, Read, Term, walk
 
@@ -78,7 +78,7 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
         readout_gradient=_body(readout_backward, form, outputs),
         output_cotangents=_parameters(output_cotangents, [name for name, _ in outputs]),
         readout_gradients=_results(readout_backward, (*read_values, *arguments)),
-        rereads=_mentions(readout_backward.statements, set(read_tags)),
+        rereads=not mentioned(readout_backward.statements).isdisjoint(read_tags),
         operations=frozenset().union(*(operations(p.statements) for p in (program, backward, readout, readout_backward))),
     )
 
@@ -109,16 +109,6 @@ def _results(program: Program, wanted: tuple[Value, ...]) -> tuple[str, ...]:
         gradient = found.get(v.name)
         texts.append("None" if gradient is None else operand_text(gradient))
     return tuple(texts)
-
-
-def _mentions(statements: tuple[Statement, ...], names: set[str]) -> bool:
-    for s in statements:
-        if hasattr(s, "args"):
-            if any(isinstance(a, Value) and a.name in names for a in s.args):
-                return True
-        elif _mentions(s.then, names) or _mentions(s.otherwise, names):
-            return True
-    return False
 
 
 def _body(program: Program, form: NormalForm, roles: tuple[tuple[str, Term], ...]) -> tuple[str, ...]:

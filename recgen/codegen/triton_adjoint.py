@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from recgen.codegen.triton_arguments import KernelArgument
 from recgen.codegen.triton_printer import INDENT
-from recgen.codegen.triton_token import DECAY, Token, assigned, output_axis
+from recgen.codegen.triton_token import DECAY, Token, output_axis
 from recgen.derive.gradient import differentiate
-from recgen.derive.program import Branch, Literal, Operand, Program, Statement, Value
+from recgen.derive.program import Branch, Literal, Operand, Program, Statement, Value, assigned
 
 
 @dataclass(frozen=True)

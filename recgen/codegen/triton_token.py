@@ -12,7 +12,7 @@ from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.triton_arguments import KernelArgument, kernel_arguments, kernel_axes
 from recgen.codegen.triton_printer import Numbers, ProgramPrinter
 from recgen.derive.operands import OperandSet
-from recgen.derive.program import Branch, Literal, Statement, Value, lower
+from recgen.derive.program import Branch, Literal, Statement, Value, assigned, lower
 from recgen.lang.terms import Apply, Read, Term
 
 DECAY = "decay"
@@ -163,7 +163,7 @@ class Token:
     def whole(self) -> bool:
         """Whether a program must hold the whole value axis: the spec sums over it, or it is the key axis too."""
         programs = (self.operand_program, self.readout_program)
-        return self.form.key_axis == self.form.value_axis or any(_sums(p.statements, self.form.value_axis) for p in programs)
+        return self.form.key_axis == self.form.value_axis or any(sums_over(p.statements, self.form.value_axis) for p in programs)
 
 
 def output_axis(term: Term) -> str:
@@ -177,22 +177,11 @@ def per_token(s: Statement) -> bool:
     return any(t.per_token for t in targets)
 
 
-def assigned(statements: tuple[Statement, ...]) -> frozenset[str]:
-    """Every name that statements assign."""
-    names: set[str] = set()
-    for s in statements:
-        if isinstance(s, Branch):
-            names |= {t.name for t in s.targets} | assigned(s.then) | assigned(s.otherwise)
-        else:
-            names.add(s.target.name)
-    return frozenset(names)
-
-
-def _sums(statements: tuple[Statement, ...], axis: str) -> bool:
+def sums_over(statements: tuple[Statement, ...], axis: str) -> bool:
     """Whether a statement sums over the axis."""
     for s in statements:
         if isinstance(s, Branch):
-            if _sums(s.then, axis) or _sums(s.otherwise, axis):
+            if sums_over(s.then, axis) or sums_over(s.otherwise, axis):
                 return True
         elif s.op in ("dot", "sum", "l2norm", "rmsnorm") and any(isinstance(a, Value) and a.axis == axis for a in s.args):
             return True

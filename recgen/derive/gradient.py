@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from recgen.derive.program import Assign, Branch, Literal, Operand, Program, Scope, Statement, Value, move
+from recgen.derive.program import Assign, Branch, Literal, Operand, Program, Scope, Statement, Value, assigned, move, needed
 
 
 class _Adjoint:
@@ -38,7 +38,7 @@ def differentiate(program: Program, wanted: tuple[Value, ...], reserved: frozens
     Returns it together with the cotangents it expects: (role, value) for every result that is a value. Its results are named after the
     wanted values; a value that nothing depends on has no result.
     """
-    used = set(reserved) | {v.name for v in program.inputs} | _names(program.statements)
+    used = set(reserved) | {v.name for v in program.inputs} | assigned(program.statements)
     scope = Scope({}, used)
     adjoint = _Adjoint(scope)
     cotangents = []
@@ -51,15 +51,8 @@ def differentiate(program: Program, wanted: tuple[Value, ...], reserved: frozens
     _reverse(program.statements, adjoint, active)
     results = tuple((v.name, adjoint.gradients[v]) for v in wanted if v in adjoint.gradients)
     inputs = (*program.inputs, *(c for _, c in cotangents))
-    statements = _needed((*program.statements, *scope.statements), {g.name for _, g in results})
+    statements = needed((*program.statements, *scope.statements), {g.name for _, g in results})
     return Program(inputs, statements, results), tuple(cotangents)
-
-
-def _names(statements: tuple[Statement, ...]) -> set[str]:
-    names: set[str] = set()
-    for s in statements:
-        names |= {s.target.name} if isinstance(s, Assign) else _names(s.then) | _names(s.otherwise)
-    return names
 
 
 def _active(statements: tuple[Statement, ...], seeds: set[Value]) -> set[Value]:
@@ -73,24 +66,6 @@ def _active(statements: tuple[Statement, ...], seeds: set[Value]) -> set[Value]:
             inner = _active(s.then, active) | _active(s.otherwise, active)
             active |= inner
     return active
-
-
-def _needed(statements: tuple[Statement, ...], wanted: set[str]) -> tuple[Statement, ...]:
-    """The statements without those whose values nobody uses."""
-    out: list[Statement] = []
-    for s in reversed(statements):
-        if isinstance(s, Assign):
-            if s.target.name in wanted:
-                out.append(s)
-                wanted |= {a.name for a in s.args if isinstance(a, Value)}
-            continue
-        targets = tuple(t for t in s.targets if t.name in wanted)
-        if targets:
-            then_wanted, other_wanted = set(wanted), set(wanted)
-            then, otherwise = _needed(s.then, then_wanted), _needed(s.otherwise, other_wanted)
-            wanted |= then_wanted | other_wanted
-            out.append(Branch(s.option, then, otherwise, targets))
-    return tuple(reversed(out))
 
 
 def _reverse(statements: tuple[Statement, ...], adjoint: _Adjoint, active: set[Value]) -> None:

@@ -267,7 +267,7 @@ def _lower_select(term: Term, option: str, then: Term, otherwise: Term, scope: S
 
 def complete(program: Program, roles: tuple[tuple[str, Term], ...]) -> Program:
     """The program with every result moved to one value per token and value head, a vector where its term is one."""
-    scope = Scope({}, _assigned_names(program.statements) | {v.name for v in program.inputs})
+    scope = Scope({}, set(assigned(program.statements)) | {v.name for v in program.inputs})
     results: list[tuple[str, Operand]] = []
     for (role, operand), (_, term) in zip(program.results, roles, strict=True):
         wanted = Value("", next((a for a in term.shape if a != "1"), ""), False, True)
@@ -275,11 +275,41 @@ def complete(program: Program, roles: tuple[tuple[str, Term], ...]) -> Program:
     return Program(program.inputs, (*program.statements, *scope.statements), tuple(results))
 
 
-def _assigned_names(statements: tuple[Statement, ...]) -> set[str]:
+def assigned(statements: tuple[Statement, ...]) -> frozenset[str]:
+    """Every name that statements assign, inside branches too."""
     names: set[str] = set()
     for s in statements:
         if isinstance(s, Assign):
             names.add(s.target.name)
         else:
-            names |= {t.name for t in s.targets} | _assigned_names(s.then) | _assigned_names(s.otherwise)
-    return names
+            names |= {t.name for t in s.targets} | assigned(s.then) | assigned(s.otherwise)
+    return frozenset(names)
+
+
+def mentioned(statements: tuple[Statement, ...]) -> frozenset[str]:
+    """Every value that statements read."""
+    names: set[str] = set()
+    for s in statements:
+        if isinstance(s, Assign):
+            names |= {a.name for a in s.args if isinstance(a, Value)}
+        else:
+            names |= mentioned(s.then) | mentioned(s.otherwise)
+    return frozenset(names)
+
+
+def needed(statements: tuple[Statement, ...], wanted: set[str]) -> tuple[Statement, ...]:
+    """The statements without those whose values nobody uses; `wanted` grows by what the rest reads."""
+    out: list[Statement] = []
+    for s in reversed(statements):
+        if isinstance(s, Assign):
+            if s.target.name in wanted:
+                out.append(s)
+                wanted |= {a.name for a in s.args if isinstance(a, Value)}
+            continue
+        targets = tuple(t for t in s.targets if t.name in wanted)
+        if targets:
+            then_wanted, other_wanted = set(wanted), set(wanted)
+            then, otherwise = needed(s.then, then_wanted), needed(s.otherwise, other_wanted)
+            wanted |= then_wanted | other_wanted
+            out.append(Branch(s.option, then, otherwise, targets))
+    return tuple(reversed(out))
