@@ -1622,7 +1622,8 @@ class _ChunkPlan(NamedTuple):
 
 def _chunk_plan(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int, like: torch.Tensor) -> _ChunkPlan:
     """Tables made on the device, so that nothing waits for it."""
-    chunk = _kernel_chunk(sizes, chunk, like)
+    tiles = _chunk_tiles(sizes, like)
+    chunk = min(chunk, tiles.chunk)
     slots = _chunk_slots(sizes, cu_seqlens, chunk)
     if cu_seqlens is None:
         first = torch.arange(sizes.batch + 1, device=like.device, dtype=torch.int32) * -(-sizes.tokens // chunk)
@@ -1637,14 +1638,40 @@ def _chunk_plan(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int, like
     dot = tl.float32 if half is None or _INTERPRETED else half  # the interpreter's bfloat16 arithmetic is wrong
     wide = "ieee" if torch.version.hip else "tf32x3"
     key_block = max(16, triton.next_power_of_2(sizes.keys))
-    blocks = (32, 32 if key_block <= 128 else 16) if half is not None else (32 if key_block <= 128 else 16, 16)
-    return _ChunkPlan(chunk, slots, table, first, key_block, blocks, 1 if half is None or key_block > 128 else 2, dot, wide)
+    return _ChunkPlan(chunk, slots, table, first, key_block, (tiles.scan, tiles.gradients), tiles.stages, dot, wide)
+
+
+class _ChunkTiles(NamedTuple):
+    """Tiles for half-precision or float32 inputs and keys up to a size; all fit into 99 KiB of shared memory."""
+
+    half: bool
+    keys: int
+    chunk: int
+    scan: int
+    gradients: int
+    stages: int
+
+
+_CHUNK_TILES = (
+    _ChunkTiles(half=True, keys=128, chunk=64, scan=32, gradients=32, stages=2),
+    _ChunkTiles(half=True, keys=256, chunk=32, scan=32, gradients=16, stages=1),
+    _ChunkTiles(half=False, keys=128, chunk=32, scan=32, gradients=16, stages=1),
+    _ChunkTiles(half=False, keys=256, chunk=16, scan=16, gradients=16, stages=1),
+)
+
+
+def _chunk_tiles(sizes: _Sizes, like: torch.Tensor) -> _ChunkTiles:
+    """The first row of the table that fits."""
+    half = like.dtype != torch.float32
+    for tiles in _CHUNK_TILES:
+        if tiles.half == half and sizes.keys <= tiles.keys:
+            return tiles
+    raise ValueError(f"simple_gla: the chunkwise kernels take {_KEY_AXIS} up to {tiles.keys}, but it is {sizes.keys}")
 
 
 def _kernel_chunk(sizes: _Sizes, chunk: int, like: torch.Tensor) -> int:
-    """Tokens per chunk: what was asked for, as far as a chunk's tiles fit into the shared memory of the smaller GPUs (99 KiB)."""
-    room = 64 if like.dtype != torch.float32 else 32
-    return min(chunk, room if sizes.keys <= 128 else room // 2)
+    """Tokens per chunk: what was asked for, as far as its tiles fit."""
+    return min(chunk, _chunk_tiles(sizes, like).chunk)
 
 
 def _chunk_slots(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int) -> int:

@@ -54,5 +54,5 @@ def _stage(compiled: Compiled, name: str) -> Stage:
         case "derive":
             return derivation.explain_derive(compiled.chunk_form, compiled.operands, compiled.proof)
         case "plan":
-            return plan.explain_plan(compiled.normal_form, compiled.chunk_form, compiled.module)
+            return plan.explain_plan(compiled.normal_form, compiled.chunk_form, compiled.plan, compiled.module)
     return emission.explain_emit(compiled.module)

@@ -14,6 +14,7 @@ from recgen.derive.operands import OperandSet, name_operands
 from recgen.derive.proof import Proof, prove
 from recgen.lang import Diagnostic, Recurrence, Source, SpecErrors, check, parse
 from recgen.lang.diagnostics import Reporter
+from recgen.plan import KernelPlan, make_plan
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Compiled:
     operands: OperandSet
     chunk_form: ChunkForm
     proof: Proof
+    plan: KernelPlan
     module: GeneratedModule
     warnings: tuple[Diagnostic, ...]
 
@@ -49,8 +51,9 @@ def compile_text(text: str, name: str = "<text>") -> Compiled:
     operands = name_operands(form)
     chunk_form = derive(form, operands)
     proof = prove(form, operands, chunk_form)
-    module = emit(form, operands, chunk_form)
-    return Compiled(recurrence, form, operands, chunk_form, proof, module, reporter.sorted())
+    plan = make_plan(form, operands)
+    module = emit(form, operands, chunk_form, plan)
+    return Compiled(recurrence, form, operands, chunk_form, proof, plan, module, reporter.sorted())
 
 
 def _analyzed(recurrence: Recurrence, reporter: Reporter) -> NormalForm:

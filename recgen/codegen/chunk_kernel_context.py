@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.chunk_gradients import GradientLines, GradientPrinter
-from recgen.codegen.chunk_kernels import ChunkKernels, unsupported
+from recgen.codegen.chunk_kernels import ChunkKernels
 from recgen.codegen.triton_printer import functions
 from recgen.codegen.triton_token import sums_over
 from recgen.derive.operands import OperandSet
+from recgen.plan import ChunkTiles, KernelPlan
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,14 @@ class ChunkKernelContext:
     host_numbers_bound: tuple[str, ...]
     host_numbers: tuple[str, ...]
     other_axes: tuple[str, ...]
+    tiles: tuple[ChunkTiles, ...]
+    scan_warps: int
+    gradient_warps: int
 
 
-def chunk_kernel_context(form: NormalForm, operands: OperandSet, shared: tuple[str, ...]) -> ChunkKernelContext | None:
+def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPlan, shared: tuple[str, ...]) -> ChunkKernelContext | None:
     """The context, or None for forms that the chunk kernels do not cover; `shared`: function templates that the module already includes."""
-    if unsupported(form, operands):
+    if plan.chunk_reason:
         return None
     kernels = ChunkKernels(form, operands)
     prepare, scan, reverse = kernels.prepare_lines(), kernels.scan_lines(), kernels.reverse_lines()
@@ -75,4 +79,7 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, shared: tuple[s
         host_numbers_bound=bound,
         host_numbers=tuple(f"float({text})" for _, text in numbers),
         other_axes=axes,
+        tiles=plan.chunk,
+        scan_warps=plan.scan_warps,
+        gradient_warps=plan.gradient_warps,
     )

@@ -45,19 +45,6 @@ INTERNAL = frozenset(
 """Names that the kernels use for themselves, beside those that carry a read's or a stream's tag."""
 
 
-def unsupported(form: NormalForm, operands: OperandSet) -> str:
-    """Why the chunk kernels do not cover a form; "" where they do."""
-    if form.decay.kind == "vector":
-        return "decay per key channel"
-    if form.decay.signed is not None or not form.decay.bounded:
-        return "a decay that is not proved to lie in [0, 1]"
-    if sum(bool(s.correct) for s in operands.streams) > 1:
-        return "several streams with corrections"
-    if form.key_axis == form.value_axis:
-        return "a square state"
-    return ""
-
-
 @dataclass(frozen=True)
 class Stored:
     """A [C, C] matrix that `prepare` keeps: its name and its place among them."""

@@ -19,6 +19,7 @@ from recgen.codegen.torch_printer import HELPERS
 from recgen.codegen.triton_context import triton_context
 from recgen.derive.chunk_ir import ChunkForm
 from recgen.derive.operands import OperandSet
+from recgen.plan import KernelPlan
 from recgen.resources import resource
 from recgen.version import COMPILER_REVISION
 
@@ -56,7 +57,7 @@ def environment() -> Environment:
     )
 
 
-def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm) -> GeneratedModule:
+def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelPlan) -> GeneratedModule:
     """The module's text; raises an internal error if it does not parse."""
     r = form.recurrence
     digest = spec_digest(r.source.text)
@@ -67,18 +68,19 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm) -> GeneratedM
     token, token_results = token_lines(
         r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))}
     )
-    recurrent_kernels = triton_context(form, operands)
+    recurrent_kernels = triton_context(form, operands, plan.recurrent)
     helpers = _helpers(expressions.operations, token)
     text = (
         environment()
         .get_template("module.py.j2")
         .render(
             m=module,
+            plan=plan,
             c=context,
             h=helpers,
             e={**_fields(expressions), "token": token, "token_results": token_results},
             triton=recurrent_kernels,
-            chunk=chunk_kernel_context(form, operands, recurrent_kernels.functions),
+            chunk=chunk_kernel_context(form, operands, plan, recurrent_kernels.functions),
         )
     )
     text = _tidy(text if "math." in text else text.replace("import math\n", "", 1))

@@ -12,22 +12,9 @@ from recgen.codegen.triton_token import Token, output_axis
 from recgen.derive.operands import OperandSet
 from recgen.lang.recurrence import Recurrence
 from recgen.lang.source import Span
+from recgen.plan import RecurrentTiles
 
 WIDTH = 120
-
-
-@dataclass(frozen=True)
-class Tiles:
-    """State entries of one program in each kernel, and how many tokens ahead the loops load.
-
-    Measured on an H200 with K = V = 128: loading ahead halves the time of a token (2.7 to 1.2 us forward); one warp to 1024 entries needs
-    no barrier; the backward takes 2048 because every value block costs partial gradients in memory; the step reads 16 bytes a thread.
-    """
-
-    forward: int = 1024
-    backward: int = 2048
-    step: int = 4096
-    stages: int = 3
 
 
 @dataclass(frozen=True)
@@ -100,10 +87,10 @@ class TritonContext:
     advance_cotangents: tuple[str, ...]
     adjoint: Adjoint
     host: HostText
-    tiles: Tiles
+    tiles: RecurrentTiles
 
 
-def triton_context(form: NormalForm, operands: OperandSet) -> TritonContext:
+def triton_context(form: NormalForm, operands: OperandSet, tiles: RecurrentTiles) -> TritonContext:
     """The context; raises analysis.algebra.Refusal where an argument has no place in these kernels."""
     recurrence, token = form.recurrence, Token(form, operands)
     adjoint = AdjointPrinter(token).build()  # names numbers and functions of its own: before the lists of them are made
@@ -139,7 +126,7 @@ def triton_context(form: NormalForm, operands: OperandSet) -> TritonContext:
         advance_cotangents=_advance_cotangents(form),
         adjoint=adjoint,
         host=_host(token),
-        tiles=Tiles(),
+        tiles=tiles,
     )
 
 

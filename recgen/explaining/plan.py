@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from recgen.analysis.normal_form import NormalForm
@@ -9,7 +10,8 @@ from recgen.codegen.emit import GeneratedModule
 from recgen.derive.chunk_ir import ChunkForm
 from recgen.explaining.chunk import operand_letter
 from recgen.explaining.cost import Polynomial, backward_flops, forward_flops, monomial, recomputed, total
-from recgen.explaining.document import Items, Paragraph, Stage, Table
+from recgen.explaining.document import Block, Items, Paragraph, Stage, Table
+from recgen.plan import KernelPlan
 
 CHUNKS = (16, 32, 64)
 """The chunk sizes offered."""
@@ -18,7 +20,7 @@ _CHUNK, _SIZE = 64, 128
 _BF16, _FLOAT = 2, 4
 
 
-def explain_plan(form: NormalForm, chunk: ChunkForm, module: GeneratedModule) -> Stage:
+def explain_plan(form: NormalForm, chunk: ChunkForm, plan: KernelPlan, module: GeneratedModule) -> Stage:
     """Forms by device, memory, costs."""
     forms = _forms(module)
     again = tuple(dict.fromkeys(s.symbol for s in recomputed(chunk)))
@@ -35,9 +37,10 @@ def explain_plan(form: NormalForm, chunk: ChunkForm, module: GeneratedModule) ->
                 f"chunks of {', '.join(map(str, CHUNKS[:-1]))} or {CHUNKS[-1]} tokens, {CHUNKS[-1]} by default",
                 f"saved for the backward: {saved}",
                 f"computed again in the backward: {', '.join(again) if again else 'nothing'}",
-                "computed in float32 (float64 for float64 inputs), whatever the dtype of the inputs; states are float32",
+                "PyTorch computes in float32 (float64 for float64 inputs); kernels multiply in the inputs' precision and add up in float32",
             )
         ),
+        *_kernels(plan),
         Paragraph(
             "Per token and value head, with inputs in bfloat16 (an input that a group of heads shares counted for each); FLOPs of products "
             f"and solves; the last column for {sizes}:"
@@ -47,6 +50,7 @@ def explain_plan(form: NormalForm, chunk: ChunkForm, module: GeneratedModule) ->
     data: dict[str, Any] = {
         "forms": [{"form": n, "gpu": gpu, "elsewhere": other} for n, gpu, other in forms],
         "chunk_sizes": list(CHUNKS),
+        "kernels": asdict(plan),
         "saved": saved,
         "recomputed": list(again),
         "operands": [operand_letter(chunk, o.name) for o in chunk.operands],
@@ -56,6 +60,22 @@ def explain_plan(form: NormalForm, chunk: ChunkForm, module: GeneratedModule) ->
         "costs_for": {form.key_axis: _SIZE, form.value_axis: _SIZE, "C": _CHUNK},
     }
     return Stage("plan", "where it runs and what it costs", blocks, data)
+
+
+def _kernels(plan: KernelPlan) -> tuple[Block, ...]:
+    """Tiles, warps and stages of the kernels."""
+    r = plan.recurrent
+    entries = f"about {r.forward} entries of the state a program forward, {r.backward} backward, {r.step} in a step"
+    items = [f"recurrent kernels: {entries}; loads {r.stages} tokens ahead"]
+    if plan.chunk_reason:
+        return (Items((*items, f"no chunkwise kernels: {plan.chunk_reason}")),)
+    warps = f"{plan.scan_warps} warps, {plan.gradient_warps} in the gradients"
+    items.append(f"chunkwise kernels: {warps}; products of float32 in three tf32 parts")
+    head = ("inputs", "keys to", "tokens a chunk", "value columns, scans", "value columns, gradients", "stages")
+    rows = tuple(
+        ("half precision" if t.half else "float32", *(str(n) for n in (t.keys, t.chunk, t.scan, t.gradients, t.stages))) for t in plan.chunk
+    )
+    return Items(tuple(items)), Table(head, rows)
 
 
 def _forms(module: GeneratedModule) -> tuple[tuple[str, str, str], ...]:

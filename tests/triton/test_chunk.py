@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from recgen.analysis.normal_form import NormalForm
-from recgen.codegen.chunk_kernels import unsupported
 from recgen.derive.operands import name_operands
+from recgen.plan import unsupported
 from tests.triton.harness import Case, Inputs, check, compiled, forward, gradients
 
 SIZES = {"K": 7, "V": 5, "D": 6, "F": 3, "M": 7, "P": 5, "N": 7}

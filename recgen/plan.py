@@ -1,0 +1,80 @@
+"""The stage plan: tile sizes, warps and pipeline stages of the kernels, as numbers that anyone can see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recgen.analysis.normal_form import NormalForm
+from recgen.derive.operands import OperandSet
+
+
+@dataclass(frozen=True)
+class RecurrentTiles:
+    """State entries of one program in each recurrent kernel, and how many tokens ahead the loops load.
+
+    Measured on an H200 with K = V = 128: loading ahead halves the time of a token (2.7 to 1.2 us forward); one warp to 1024 entries needs
+    no barrier; the backward takes 2048 because every value block costs partial gradients in memory; the step reads 16 bytes a thread.
+    """
+
+    forward: int = 1024
+    backward: int = 2048
+    step: int = 4096
+    stages: int = 3
+
+
+@dataclass(frozen=True)
+class ChunkTiles:
+    """Tiles of the chunkwise kernels for one kind of inputs and keys up to `keys`.
+
+    `chunk`: tokens per chunk at most; `scan`, `gradients`: value columns of a program; `stages` of the scans' pipeline. Every entry fits
+    into 99 KiB of shared memory, compiled for sm_80 to sm_120.
+    """
+
+    half: bool
+    keys: int
+    chunk: int
+    scan: int
+    gradients: int
+    stages: int
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """What the kernels are built with; `chunk_reason` says why there are no chunkwise kernels, "" where there are.
+
+    `stretch`: chunks times heads that the PyTorch chunk form works on together, enough for the cores and few enough for their caches.
+    """
+
+    recurrent: RecurrentTiles
+    chunk: tuple[ChunkTiles, ...]
+    chunk_reason: str
+    scan_warps: int = 4
+    gradient_warps: int = 8
+    stretch: int = 32
+
+
+CHUNK_TILES = (
+    ChunkTiles(True, 128, 64, 32, 32, 2),
+    ChunkTiles(True, 256, 32, 32, 16, 1),
+    ChunkTiles(False, 128, 32, 32, 16, 1),
+    ChunkTiles(False, 256, 16, 16, 16, 1),
+)
+"""half-precision or float32 inputs, by the size of the keys; compared with the float64 form on an H200 (benchmarks/h200.md)."""
+
+
+def make_plan(form: NormalForm, operands: OperandSet) -> KernelPlan:
+    """The plan of a form."""
+    return KernelPlan(RecurrentTiles(), CHUNK_TILES, unsupported(form, operands))
+
+
+def unsupported(form: NormalForm, operands: OperandSet) -> str:
+    """Why the chunkwise kernels do not cover a form; "" where they do."""
+    if form.decay.kind == "vector":
+        return "decay per key channel"
+    if form.decay.signed is not None or not form.decay.bounded:
+        return "a decay that is not proved to lie in [0, 1]"
+    if sum(bool(s.correct) for s in operands.streams) > 1:
+        return "several streams with corrections"
+    if form.key_axis == form.value_axis:
+        return "a square state"
+    return ""
