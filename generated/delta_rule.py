@@ -2092,7 +2092,8 @@ def _reduced(info: _Argument, gradient: torch.Tensor, x: torch.Tensor) -> torch.
     return (gradient if gradient.shape[2] == x.shape[2] else gradient.unflatten(2, (x.shape[2], -1)).sum(3)).to(x.dtype)
 
 
-_NAMESPACE = "recgen_delta_rule_eccfd92ccf69"  # holds the digest: two versions of a spec can live in one process
+# Operators are global: the digest and the module's name keep apart two versions of a spec, and one version imported under two names.
+_NAMESPACE = "recgen_delta_rule_eccfd92ccf69_" + "".join(c if c.isalnum() else "_" for c in __name__)
 _FORWARD_SCHEMA = (
     "(Tensor q, Tensor k, Tensor v, Tensor beta, "
     "float scale, bool use_qk_l2norm_in_kernel, "

@@ -2754,7 +2754,8 @@ def _reduced(info: _Argument, gradient: torch.Tensor, x: torch.Tensor) -> torch.
     return (gradient if gradient.shape[2] == x.shape[2] else gradient.unflatten(2, (x.shape[2], -1)).sum(3)).to(x.dtype)
 
 
-_NAMESPACE = "recgen_gated_delta_rule_e9e00e5cde68"  # holds the digest: two versions of a spec can live in one process
+# Operators are global: the digest and the module's name keep apart two versions of a spec, and one version imported under two names.
+_NAMESPACE = "recgen_gated_delta_rule_e9e00e5cde68_" + "".join(c if c.isalnum() else "_" for c in __name__)
 _FORWARD_SCHEMA = (
     "(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, Tensor? A_log, Tensor? dt_bias, "
     "float scale, bool use_qk_l2norm_in_kernel, bool use_gate_in_kernel, bool use_beta_sigmoid_in_kernel, "

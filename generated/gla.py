@@ -1222,7 +1222,8 @@ def _triton_recurrent_backward(
     )
 
 
-_NAMESPACE = "recgen_gla_7fbe63e84bbe"  # holds the digest: two versions of a spec can live in one process
+# Operators are global: the digest and the module's name keep apart two versions of a spec, and one version imported under two names.
+_NAMESPACE = "recgen_gla_7fbe63e84bbe_" + "".join(c if c.isalnum() else "_" for c in __name__)
 _FORWARD_SCHEMA = (
     "(Tensor q, Tensor k, Tensor v, Tensor g, "
     "float scale, "

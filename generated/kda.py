@@ -1741,7 +1741,8 @@ def _triton_recurrent_backward(
     )
 
 
-_NAMESPACE = "recgen_kda_0efbf5d5eae5"  # holds the digest: two versions of a spec can live in one process
+# Operators are global: the digest and the module's name keep apart two versions of a spec, and one version imported under two names.
+_NAMESPACE = "recgen_kda_0efbf5d5eae5_" + "".join(c if c.isalnum() else "_" for c in __name__)
 _FORWARD_SCHEMA = (
     "(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta, Tensor? A_log, Tensor? dt_bias, "
     "float scale, bool use_qk_l2norm_in_kernel, bool use_gate_in_kernel, bool use_beta_sigmoid_in_kernel, "

@@ -2413,7 +2413,8 @@ def _reduced(info: _Argument, gradient: torch.Tensor, x: torch.Tensor) -> torch.
     return (gradient if gradient.shape[2] == x.shape[2] else gradient.unflatten(2, (x.shape[2], -1)).sum(3)).to(x.dtype)
 
 
-_NAMESPACE = "recgen_mamba2_453580059082"  # holds the digest: two versions of a spec can live in one process
+# Operators are global: the digest and the module's name keep apart two versions of a spec, and one version imported under two names.
+_NAMESPACE = "recgen_mamba2_453580059082_" + "".join(c if c.isalnum() else "_" for c in __name__)
 _FORWARD_SCHEMA = (
     "(Tensor x, Tensor dt, Tensor A, Tensor B, Tensor C, Tensor D, Tensor dt_bias, "
     "float dt_min, float dt_max, bool dt_softplus, "

@@ -1916,7 +1916,8 @@ def _reduced(info: _Argument, gradient: torch.Tensor, x: torch.Tensor) -> torch.
     return (gradient if gradient.shape[2] == x.shape[2] else gradient.unflatten(2, (x.shape[2], -1)).sum(3)).to(x.dtype)
 
 
-_NAMESPACE = "recgen_simple_gla_d5317c736228"  # holds the digest: two versions of a spec can live in one process
+# Operators are global: the digest and the module's name keep apart two versions of a spec, and one version imported under two names.
+_NAMESPACE = "recgen_simple_gla_d5317c736228_" + "".join(c if c.isalnum() else "_" for c in __name__)
 _FORWARD_SCHEMA = (
     "(Tensor q, Tensor k, Tensor v, Tensor g, "
     "float scale, "
