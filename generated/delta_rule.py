@@ -407,14 +407,14 @@ def _backward_chunks(
     R = (write @ write.mT).tril_(-1)
     # (I - L)^-1: the causal triangular inverse, L = c * A^kk
     A_kk = _unit_inverse(strength * R)
-    # U: the writes if the chunk began with an empty state
-    U = A_kk @ value
     # W: how the writes answer to the incoming state
     W = (A_kk * strength.mT) @ write
     # K^end: write directions decayed to the chunk's end
     k_end = write
-    # E: resolved writes: U + W S
-    E = _add_product(U, W, S)
+    # A^in S: what the corrections find of the incoming state
+    found_in = write @ S
+    # E: resolved writes: (I - L)^-1 (X + c A^in S)
+    E = A_kk @ (value + strength * found_in)
     # A^T dO: gradient of the writes through the chunk's reads
     dE_read = A_qk.mT @ d_read
     # Q^T dO: gradient of the incoming state through the reads
@@ -440,7 +440,7 @@ def _backward_chunks(
     # dA * Γ: gradient of the products of rows
     P_qk = D_qk.tril()
     # S^T a: what the correction found
-    found = _accumulate(write @ S, R, E)
+    found = _add_product(found_in, R, E)
     # da^in: from the incoming state
     da_in = dR @ S.mT
     # dA: gradient of the scores
@@ -450,7 +450,7 @@ def _backward_chunks(
     # dw^end: from the chunk's end state
     dw_end = E @ dS.mT
     # dw: gradient of w
-    d_write = _accumulate(_accumulate(_accumulate(da_in + dw_end, P_qk.mT, query), P_kk, write), P_kk.mT, write)
+    d_write = _accumulate(_accumulate(da_in + dw_end, P_qk.mT, query), (P_kk + P_kk.mT), write)
     # dX: gradient of X
     d_value = dX
     # dc: gradient of c

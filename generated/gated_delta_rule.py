@@ -597,14 +597,14 @@ def _backward_chunks(
     R = ((write @ write.mT).mul_(gamma)).tril_(-1)
     # (I - L)^-1: the causal triangular inverse, L = c * A^kk
     A_kk = _unit_inverse(strength * R)
-    # U: the writes if the chunk began with an empty state
-    U = A_kk @ value
     # W: how the writes answer to the incoming state
     W = (A_kk * (strength * from_start).mT) @ write
     # K^end: write directions decayed to the chunk's end
     k_end = write * to_end
-    # E: resolved writes: U + W S
-    E = _add_product(U, W, S)
+    # A^in S: what the corrections find of the incoming state
+    found_in = (write @ S).mul_(from_start)
+    # E: resolved writes: (I - L)^-1 (X + c A^in S)
+    E = A_kk @ (value + strength * found_in)
     # A^T dO: gradient of the writes through the chunk's reads
     dE_read = A_qk.mT @ d_read
     # dO^in: gradients decayed from the chunk's start
@@ -632,7 +632,7 @@ def _backward_chunks(
     # dA * Γ: gradient of the products of rows
     P_qk = D_qk * gamma
     # S^T a: what the correction found
-    found = _accumulate((write @ S).mul_(from_start), R, E)
+    found = _add_product(found_in, R, E)
     # da^in: from the incoming state
     da_in = (dR @ S.mT).mul_(from_start)
     # dA: gradient of the scores
@@ -642,7 +642,7 @@ def _backward_chunks(
     # dw^end: from the chunk's end state
     dw_end = (E @ dS.mT).mul_(to_end)
     # dw: gradient of w
-    d_write = _accumulate(_accumulate(_accumulate(da_in + dw_end, P_qk.mT, query), P_kk, write), P_kk.mT, write)
+    d_write = _accumulate(_accumulate(da_in + dw_end, P_qk.mT, query), (P_kk + P_kk.mT), write)
     # dX: gradient of X
     d_value = dX
     # dc: gradient of c

@@ -659,14 +659,14 @@ def _backward_chunks(
     A_kk = _unit_inverse(strength * R)
     # A^in: correction directions decayed from the chunk's start
     a_in = write * from_start
-    # U: the writes if the chunk began with an empty state
-    U = A_kk @ value
     # W: how the writes answer to the incoming state
     W = A_kk @ (strength * a_in)
     # K^end: write directions decayed to the chunk's end
     k_end = write * to_end
-    # E: resolved writes: U + W S
-    E = _add_product(U, W, S)
+    # A^in S: what the corrections find of the incoming state
+    found_in = a_in @ S
+    # E: resolved writes: (I - L)^-1 (X + c A^in S)
+    E = A_kk @ (value + strength * found_in)
     # A^T dO: gradient of the writes through the chunk's reads
     dE_read = A_qk.mT @ d_read
     # Q^T dO: gradient of the incoming state through the reads
@@ -690,7 +690,7 @@ def _backward_chunks(
     # dA: through the scores: to each side and the gate
     dl_qk, dr_qk, dg_qk = _score_gradients(d_read @ E.mT, query, write, cumulated, cumulated, diagonal=True, inclusive=True)
     # S^T a: what the correction found
-    found = _accumulate(a_in @ S, R, E)
+    found = _add_product(found_in, R, E)
     # da^in: from the incoming state
     da_in = (dR @ S.mT).mul_(from_start)
     # dA: through the scores: to each side and the gate

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from recgen.files import holds, write_text
 from recgen.lang import Diagnostic, SpecErrors, read_source
 from recgen.pipeline import compile_text
+from recgen.verify.adjoint import check_adjoint
 
 Status = Literal["written", "unchanged", "differs", "missing", "stale", "refused"]
 
@@ -52,6 +53,7 @@ def build(files: Sequence[Path], folder: Path, check: bool = False) -> Iterator[
         try:
             source = read_source(file)
             compiled = compile_text(source.text, source.name)
+            check_adjoint(compiled)
         except SpecErrors as errors:
             yield Outcome(str(file), None, "refused", diagnostics=errors.diagnostics)
             continue

@@ -72,7 +72,7 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
     forward_prepare = needed(chunk.prepare, forward_names)
     adjoint = (*chunk.adjoint_prepare, *chunk.adjoint_scan, *chunk.adjoint_finish)
     backward_prepare = needed(chunk.prepare, used_names(adjoint))
-    again = (*(s for s in chunk.adjoint_prepare if s.name.startswith("E")), *finish)
+    again = (*needed(chunk.adjoint_prepare, used_names(finish)), *finish)
     reread = (*needed(chunk.prepare, used_names(again)), *again)
     every = (*chunk.prepare, *chunk.scan, *finish, *adjoint)
     found = [n for s in every for n in nodes(s.value)]

@@ -23,6 +23,7 @@ from recgen.derive.chunk_ir import (
     Step,
     Sum,
     Sym,
+    Symmetric,
     Through,
     nodes,
 )
@@ -171,6 +172,8 @@ class ChunkPrinter:
                 return self._sum(terms)
             case Negative(matrix):
                 return f"-{self.factor(matrix)}"
+            case Symmetric(matrix):
+                return f"{self.factor(matrix)} + {self.factor(matrix, turned=True)}"
             case Scaled(column, matrix):
                 return f"{self.factor(column)} * {self.factor(matrix)}"
             case ScaledColumns(matrix, column):

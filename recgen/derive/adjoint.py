@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from recgen.derive.chunk_ir import Decayed, GateGradient, Hadamard, MatMul, Node, RowSum, ScoreGradients, Step, Sum, Sym
+from recgen.derive.chunk_ir import Decayed, GateGradient, Hadamard, MatMul, Node, RowSum, ScoreGradients, Step, Sum, Sym, Symmetric
 from recgen.derive.forward import Builder, S, total
 from recgen.derive.operands import ReadNames, StreamNames
 
@@ -75,7 +75,11 @@ class _Adjoint:
         reads, streams = self.b.operands.reads, self.b.operands.streams
         prepare = self.b.adjoint_prepare
         for s in self.b.feedback:
-            prepare.append(Step(f"E{s.tag}", self.b.resolved(s), "E", "resolved writes: U + W S"))
+            inward = self.b.inward(s.correct, f"a_in{s.tag}", self.b.stretch(s))
+            prepare.append(Step(f"found_in{s.tag}", inward, "A^in S", "what the corrections find of the incoming state"))
+        for s in self.b.feedback:
+            solved = [MatMul(Sym(f"A_kk{s.tag}{r.tag}"), self._right_side(r)) for r in self.b.feedback]
+            prepare.append(Step(f"E{s.tag}", total(list(solved)), "E", "resolved writes: (I - L)^-1 (X + c A^in S)"))
         for s in streams:
             taken: list[Node] = [MatMul(Sym(f"A_qk{read.tag}{s.tag}"), Sym(f"d_read{read.tag}"), turn_left=True) for read in reads]
             prepare.append(Step(f"dE_read{s.tag}", total(taken), "A^T dO", "gradient of the writes through the chunk's reads"))
@@ -91,6 +95,12 @@ class _Adjoint:
                 )
         into = [self._into_state(read) for read in reads]
         prepare.append(Step("dS_read", total(into), "Q^T dO", "gradient of the incoming state through the reads"))
+
+    def _right_side(self, s: StreamNames) -> Node:
+        """The right-hand side of the solve: what is known, and what the correction finds of the incoming state."""
+        found = self.b.strength(s, Sym(f"found_in{s.tag}"))
+        known = self.b.known(s)
+        return found if known is None else Sum((known, found))
 
     def _into_state(self, read: ReadNames) -> Node:
         if self.b.decay == "vector":
@@ -137,7 +147,7 @@ class _Adjoint:
             )
 
     def _correction(self, s: StreamNames) -> None:
-        found: list[Node] = [self.b.inward(s.correct, f"a_in{s.tag}", self.b.stretch(s))]
+        found: list[Node] = [Sym(f"found_in{s.tag}")]
         found += [MatMul(Sym(f"R{s.tag}{r.tag}"), self.b.write(r)) for r in self.b.operands.streams]
         if s.strength:
             answer = self.step(f"found{s.tag}", Sum(tuple(found)), "S^T a", "what the correction found")
@@ -170,8 +180,11 @@ class _Adjoint:
             return
         raw = self.step(f"D_{tag}", weights, "dA", "gradient of the scores")
         masked = self.step(f"P_{tag}", self.b.masked(raw, exclusive=exclusive, strict=strict), "dA * Γ", "gradient of the products of rows")
-        self.add(left, MatMul(masked, Sym(right)))
-        self.add(right, MatMul(masked, Sym(left), turn_left=True))
+        if left == right:
+            self.add(left, MatMul(Symmetric(masked), Sym(left)))
+        else:
+            self.add(left, MatMul(masked, Sym(right)))
+            self.add(right, MatMul(masked, Sym(left), turn_left=True))
         (self.gate.links_before if exclusive else self.gate.links).append(Hadamard(score, raw))
 
     def _gate(self) -> GateGradient:

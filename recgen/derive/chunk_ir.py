@@ -50,6 +50,13 @@ class Scaled:
 
 
 @dataclass(frozen=True)
+class Symmetric:
+    """matrix + its transpose, [C, C]."""
+
+    matrix: Node
+
+
+@dataclass(frozen=True)
 class ScaledColumns:
     """Every column of `matrix` times its entry of `column` [C, 1]."""
 
@@ -162,6 +169,7 @@ Node = (
     | MatMul
     | Sum
     | Negative
+    | Symmetric
     | Scaled
     | ScaledColumns
     | DecayColumn
@@ -232,7 +240,7 @@ def children(node: Node) -> tuple[Node, ...]:
             return (a, b, c)
         case Sum(terms):
             return terms
-        case Negative(a) | Causal(a) | Decayed(a) | Through(a) | RowSum(a):
+        case Negative(a) | Symmetric(a) | Causal(a) | Decayed(a) | Through(a) | RowSum(a):
             return (a,)
         case Inverse(blocks):
             return tuple(b for row in blocks for b in row)

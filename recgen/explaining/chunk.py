@@ -24,6 +24,7 @@ from recgen.derive.chunk_ir import (
     Step,
     Sum,
     Sym,
+    Symmetric,
     Through,
 )
 from recgen.derive.operands import OperandSet
@@ -37,7 +38,7 @@ _OPERANDS = {"q": "Q", "w": "K", "a": "A", "X": "X", "c": "c", "g": "g"}
 _STEPS = {
     "gamma": "Γ", "gamma_before": "Γ^<", "A_qk": "A^qk", "q_in": "Q^in", "R": "A^kk", "X": "Y", "U": "U", "W": "W",
     "k_end": "K^end", "E": "E", "S": "S", "read": "O", "d_read": "dO", "dO_in": "dO^in", "dE_read": "dE^in", "dS_read": "dS^in",
-    "Z": "dE", "dS": "dS", "dX": "dY", "dR": "dF", "found": "F", "dq_in": "dQ^in", "dw_end": "dK^end", "D_qk": "dA^qk",
+    "Z": "dE", "dS": "dS", "dX": "dY", "dR": "dF", "found": "F", "found_in": "F^in", "dq_in": "dQ^in", "dw_end": "dK^end", "D_qk": "dA^qk",
     "D_kk": "dA^kk", "P_qk": "M^qk", "P_kk": "M^kk", "dl_qk": "dQ^qk", "dr_qk": "dK^qk", "dg_qk": "N^qk", "dr_kk": "dK^kk",
     "dg_kk": "N^kk",
 }  # fmt: skip
@@ -85,6 +86,8 @@ class ChunkPrinter:
                 return f"{a}{s.times}{b}", PRODUCT
             case Sum(terms):
                 return " + ".join(self.node(t, s, SUM) for t in terms), SUM
+            case Symmetric(matrix):
+                return f"{self.node(matrix, s, SUM)} + {s.transposed(self.node(matrix, s, ATOM))}", SUM
             case Negative(matrix):
                 return f"-{self.node(matrix, s, PRODUCT)}", PRODUCT
             case Scaled(column, matrix):

@@ -26,6 +26,7 @@ from recgen.derive.chunk_ir import (
     Step,
     Sum,
     Sym,
+    Symmetric,
     Through,
     children,
     needed,
@@ -120,7 +121,7 @@ class _Shapes:
                 return a[turn_left], b[not turn_right]
             case Sum(terms):
                 return self.of(terms[0])
-            case Scaled(_, m) | ScaledColumns(m, _) | Negative(m) | Causal(m) | Decayed(m) | Through(m) | Hadamard(m, _):
+            case Scaled(_, m) | ScaledColumns(m, _) | Negative(m) | Symmetric(m) | Causal(m) | Decayed(m) | Through(m) | Hadamard(m, _):
                 return self.of(m)
             case RowSum() | DecayColumn():
                 return ("C", "1")

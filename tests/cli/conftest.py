@@ -57,6 +57,9 @@ def toy_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in = ModuleType("recgen.pipeline")
     stand_in.compile_text = _compile
     monkeypatch.setitem(sys.modules, "recgen.pipeline", stand_in)
+    unchecked = ModuleType("recgen.verify.adjoint")
+    unchecked.check_adjoint = lambda compiled: None
+    monkeypatch.setitem(sys.modules, "recgen.verify.adjoint", unchecked)
     monkeypatch.delitem(sys.modules, "recgen.build", raising=False)
     yield
     sys.modules.pop("recgen.build", None)

@@ -1,0 +1,21 @@
+"""The adjoint at build time: gradients of the emitted chunk form against automatic differentiation of the recurrence, in float64."""
+
+from __future__ import annotations
+
+from recgen.derive.proof import ProofFailed
+from recgen.pipeline import Compiled
+from recgen.verify.cases import flag_combinations
+from recgen.verify.runner import reproduce
+
+
+def check_adjoint(compiled: Compiled) -> None:
+    """Compares every gradient on two whole chunks and a rest, with the options as they default and with all of them turned over.
+
+    Raises:
+        ProofFailed: an internal failure: the emitted adjoint is not that of the recurrence.
+    """
+    combinations = flag_combinations(compiled.recurrence)
+    for flags in dict.fromkeys((combinations[0], combinations[-1])):
+        report = reproduce(compiled, "chunk 16", "float64", tokens=35, key_heads=1, heads=2, flags=flags)
+        if not report.ok:
+            raise ProofFailed(f"the adjoint of {compiled.recurrence.name} differs from the recurrence's gradient: {report.failure}")
