@@ -179,6 +179,15 @@ def _to_chunks(x: torch.Tensor, sizes: _Sizes, chunk: int) -> torch.Tensor:
     return x.permute(1, 0, 3, 2, 4).reshape(x.shape[1], sizes.batch * sizes.heads, chunk, x.shape[-1]).contiguous()
 
 
+def _product_to_chunks(x: torch.Tensor, factor: torch.Tensor | float, sizes: _Sizes, chunk: int) -> torch.Tensor:
+    """x * factor in the layout of `_to_chunks`, memory read and written once."""
+    if len(sizes.lead) == 2:
+        return _to_chunks(x * factor, sizes, chunk)
+    x = x.expand(*sizes.lead, sizes.heads, x.shape[-1]).permute(1, 0, 3, 2, 4)
+    factor = factor.permute(1, 0, 3, 2, 4) if isinstance(factor, torch.Tensor) else factor
+    return torch.mul(x, factor, out=x.new_empty(x.shape)).flatten(1, 2)
+
+
 def _from_chunks(x: torch.Tensor, sizes: _Sizes) -> torch.Tensor:
     """[chunks, B * HV, chunk, D] back to [*lead, HV, D]."""
     x = x.unflatten(1, (sizes.batch, sizes.heads)).permute(1, 0, 3, 2, 4)
@@ -223,8 +232,9 @@ def _operands(
     dt_softplus: bool,
     *,
     sizes: _Sizes,
+    chunk: int,
 ) -> tuple[torch.Tensor, ...]:
-    """The chunk form's operands of every token: write (w), value (X), query (q), log_decay (g)."""
+    """The operands of every chunk, [chunks, B * HV, chunk, D]: write (w), value (X), query (q), log_decay (g)."""
     if dt_softplus:
         dt_bias_tokens = _per_token(dt_bias, sizes)
         total = dt + dt_bias_tokens
@@ -235,17 +245,16 @@ def _operands(
     max = raw.clamp(min=dt_min)
     step = max.clamp(max=dt_max)
     step_spread = step.unsqueeze(-1)
-    product = step_spread * x
     A_tokens = _per_token(A, sizes)
     product_2 = step * A_tokens
     min = product_2.clamp(max=0.0)
     B_heads = _per_value_head(B, sizes.heads, -2)
     C_heads = _per_value_head(C, sizes.heads, -2)
     return (
-        B_heads,
-        product,
-        C_heads,
-        min.unsqueeze(-1),
+        _to_chunks(B_heads, sizes, chunk),
+        _product_to_chunks(x, step_spread, sizes, chunk),
+        _to_chunks(C_heads, sizes, chunk),
+        _to_chunks(min.unsqueeze(-1), sizes, chunk),
     )
 
 
@@ -605,7 +614,7 @@ def _torch_chunk_forward(
             stop = min(start + _span(sizes, chunk), last)
             part = _part(sizes, stop - start, chunk)
             inputs = _stretch(arguments, rows, start, part, dtype)
-            operands = [_to_chunks(x, part, chunk) for x in _operands(*inputs, *options, sizes=part)]
+            operands = _operands(*inputs, *options, sizes=part, chunk=chunk)
             chunks = operands[0].shape[0]
             *reads, state = _forward_chunks(*operands, state, states[row : row + chunks + 1])
             row += chunks if save else 0
@@ -682,7 +691,7 @@ def _stretch_backward(
     rows, start, part = stretch
     dtype = states.dtype
     inputs = _stretch(arguments, rows, start, part, dtype)
-    operands = [_to_chunks(x, part, chunk) for x in _operands(*inputs, *options, sizes=part)]
+    operands = _operands(*inputs, *options, sizes=part, chunk=chunk)
     reads = [None] * 1  # no gradient depends on what was read
     cotangents = [
         _incoming_gradient(d, arguments, part, axes, dtype) if d is None else _tokens(d, rows, start, part).to(dtype)
@@ -731,7 +740,7 @@ def _torch_recurrent_forward(
             stop = min(start + _TOKENS, last)
             part = _part(sizes, stop - start, 1)
             inputs = _stretch(arguments, rows, start, part, dtype)
-            operands = [_to_chunks(x, part, 1) for x in _operands(*inputs, *options, sizes=part)]
+            operands = _operands(*inputs, *options, sizes=part, chunk=1)
             tokens = []
             for i in range(part.tokens):
                 *reads, state = _recurrent_token(*(x[i] for x in operands), state)
@@ -752,7 +761,7 @@ def _torch_step(
     """One token for every row: inputs [B, 1, H or HV, *axes]; updates `state` [slots, HV, K, V] in place."""
     sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
     inputs = _stretch(arguments, slice(None), 0, sizes, dtype)
-    operands = [_to_chunks(x, sizes, 1)[0] for x in _operands(*inputs, *options, sizes=sizes)]
+    operands = [x[0] for x in _operands(*inputs, *options, sizes=sizes, chunk=1)]
     live = None if state_indices is None else state_indices >= 0
     slots = torch.arange(sizes.batch, device=state.device) if state_indices is None else state_indices.clamp(min=0)
     before = state[slots].to(dtype).flatten(0, 1)

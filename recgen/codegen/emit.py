@@ -69,7 +69,7 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelP
         r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))}
     )
     recurrent_kernels = triton_context(form, operands, plan.recurrent)
-    helpers = _helpers(expressions.operations, token)
+    helpers = _helpers(expressions.operations, token, any("_product_to_chunks(" in text for text in expressions.operand_results))
     text = (
         environment()
         .get_template("module.py.j2")
@@ -89,11 +89,11 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelP
     return GeneratedModule(r.name, text, digest, manifest)
 
 
-def _helpers(operations: frozenset[str], token: tuple[str, ...]) -> dict[str, bool]:
+def _helpers(operations: frozenset[str], token: tuple[str, ...], products: bool) -> dict[str, bool]:
     """Which helper functions the module needs."""
     used = operations | ({"softplus"} if any("_softplus(" in line for line in token) else set())
     found = {name: any(HELPERS.get(op) == name for op in used) for name in dict.fromkeys(HELPERS.values())}
-    return {**found, "identity": any("_identity(" in line for line in token)}
+    return {**found, "identity": any("_identity(" in line for line in token), "product_to_chunks": products}
 
 
 def _fields(record: Expressions) -> dict[str, object]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recgen.analysis.normal_form import NormalForm
+from recgen.codegen.chunk_layout import in_chunks
 from recgen.codegen.torch_printer import operand_text, operations, program_lines
 from recgen.derive.gradient import differentiate
 from recgen.derive.operands import OperandSet
-from recgen.derive.program import Literal, Operand, Program, Value, complete, lower, mentioned
+from recgen.derive.program import Program, Value, complete, lower, mentioned
 from recgen.lang.recurrence import ArgumentInfo, Recurrence
 from recgen.lang.terms import Argument, AxisSize, Read, Term, walk
 
@@ -58,6 +59,7 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
     reserved = RESERVED | {o.name for o in recurrence.options}
     program = complete(lower(operands.terms, inputs, names, reserved | {o.name for o in operands.operands}), operands.terms)
     sizes = {o.name: o.size for o in operands.operands}
+    printed = in_chunks(program, sizes, next(v.name for v in arguments if v.per_token))
     differentiable = Program(program.inputs, program.statements, tuple(r for r in program.results if r[0] != "sign"))
     backward, cotangents = differentiate(differentiable, arguments, reserved)
     read_tags = [f"read{r.tag}" for r in operands.reads]
@@ -67,8 +69,8 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
     readout = complete(lower(outputs, (*inputs, *read_inputs), names, reserved), outputs)
     readout_backward, output_cotangents = differentiate(readout, (*read_values, *arguments), reserved)
     return Expressions(
-        operands=_body(program, form, operands.terms),
-        operand_results=tuple(_column(name, program.result(name), sizes, arguments) for name, _ in operands.terms),
+        operands=(*axis_lines(form.recurrence, [t for _, t in operands.terms]), *program_lines(printed.statements)),
+        operand_results=printed.results,
         operands_gradient=(*_squeezed(cotangents, sizes), *_body(backward, form, operands.terms)),
         operand_cotangents=_parameters(cotangents, [name for name, _ in operands.terms if name != "sign"]),
         operand_gradients=_results(backward, arguments),
@@ -81,15 +83,6 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
         rereads=not mentioned(readout_backward.statements).isdisjoint(read_tags),
         operations=frozenset().union(*(operations(p.statements) for p in (program, backward, readout, readout_backward))),
     )
-
-
-def _column(name: str, result: Operand, sizes: dict[str, str], arguments: tuple[Value, ...]) -> str:
-    """An operand as [B, T, HV, D]: numbers as columns."""
-    if isinstance(result, Literal):
-        like = next(v.name for v in arguments if v.per_token)
-        width = 1 if sizes[name] == "1" else f"sizes.{'keys' if sizes[name] == 'K' else 'values'}"
-        return f"{like}.new_full((*sizes.lead, sizes.heads, {width}), {operand_text(result)})"
-    return f"{result.name}.unsqueeze(-1)" if sizes[name] == "1" else result.name
 
 
 def _parameters(cotangents: tuple[tuple[str, Value], ...], roles: list[str]) -> tuple[str, ...]:
