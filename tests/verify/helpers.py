@@ -31,7 +31,7 @@ def with_text(c: Compiled, text: str, tag: str) -> Compiled:
 
 def with_chunk_form(c: Compiled, chunk: ChunkForm, tag: str) -> Compiled:
     """The module that a wrong derivation would have given."""
-    return with_text(replace(c, chunk_form=chunk), emit(c.normal_form, c.operands, chunk).text, tag)
+    return with_text(replace(c, chunk_form=chunk), emit(c.normal_form, c.operands, chunk, c.plan).text, tag)
 
 
 def arguments_of(line: str) -> tuple[list[Any], dict[str, Any]]:
