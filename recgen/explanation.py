@@ -25,8 +25,8 @@ def explain(compiled: Compiled, stage: str | None = None, format: str = "text") 
         format: "text"; "latex" for a fragment of a document with amsmath; "json" for one object with a key for every stage. Under the
             stages: parse (name, text, counts), check (arguments, options, definitions, intervals, outputs, states), analyze (class, decay,
             key_axis, value_axis, declared_value_first, normal_form, operands, streams, reads, outputs, recognised, not_needed), derive
-            (steps by phase, each with names, symbol, meaning, text, latex; proof), plan (forms, chunk_sizes, kernels, saved, recomputed, costs),
-            emit (file, lines, digest, functions, operators, manifest). Keys are sorted.
+            (steps by phase, each with names, symbol, meaning, text, latex; proof), plan (forms, chunk_sizes, kernels, saved, recomputed,
+            costs), emit (file, lines, digest, functions, operators, manifest). Keys are sorted.
 
     Raises:
         ValueError: for a stage or a format that does not exist.
