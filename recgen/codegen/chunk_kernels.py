@@ -354,7 +354,7 @@ class ChunkKernels:
     @staticmethod
     def write_address(i: int) -> str:
         """Where the gradients of stream i's right-hand sides lie."""
-        rows = f"({i} * total * HV + o_row)" if i else "o_row"
+        rows = f"({i} * total.to(tl.int64) * HV + o_row)" if i else "o_row"
         return f"{rows}[:, None] * V + o_v[None, :]"
 
 

@@ -15,7 +15,7 @@ GATES = {"use_qk_l2norm_in_kernel": True, "use_gate_in_kernel": True, "use_beta_
 DELTA = Case("gated_delta_rule", SIZES, tokens=20, chunk=16)
 COVERED = [
     "delta_rule", "gated_delta_rule", "linear_attention", "mamba2", "retnet", "simple_gla",
-    "gated_writes", "undecayed_correction", "narrow_outputs",
+    "gated_writes", "undecayed_correction", "narrow_outputs", "erase_apart",
 ]  # fmt: skip
 LEFT_OUT = {"gla": "decay per key channel", "kda": "decay per key channel", "growing_scalar": "a decay that is not proved to lie in [0, 1]"}
 
