@@ -1757,6 +1757,8 @@ def _chunk_prepare_kernel(
     p_A_log, s_A_log,
     p_dt_bias, s_dt_bias,
     w_matrices,
+    w_rows,
+    w_through,
     w_table,
     w_bounds,
     n_scale: tl.float64,
@@ -1770,6 +1772,7 @@ def _chunk_prepare_kernel(
     K: tl.constexpr,
     V: tl.constexpr,
     BC: tl.constexpr,
+    LEVELS: tl.constexpr,
     BK: tl.constexpr,
     BV: tl.constexpr,
     NV: tl.constexpr,
@@ -1879,6 +1882,8 @@ def _chunk_scan_kernel(
     ws_initial,
     w_final,
     w_matrices,
+    w_rows,
+    w_through,
     w_states,
     w_first,
     w_bounds,
@@ -1893,6 +1898,7 @@ def _chunk_scan_kernel(
     K: tl.constexpr,
     V: tl.constexpr,
     BC: tl.constexpr,
+    LEVELS: tl.constexpr,
     BK: tl.constexpr,
     BV: tl.constexpr,
     NV: tl.constexpr,
@@ -1997,8 +2003,9 @@ def _chunk_scan_kernel(
         b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         b_A_kk = tl.load(w_matrices + (1 * BC + o_c[:, None]) * BC + o_c[None, :])
-        b_found = _tl_dot(b_write, b_S, DT, WIDE) * b_from_start[:, None]
-        b_E = _tl_dot(b_A_kk, b_value + b_strength[:, None] * b_found, DT, WIDE)
+        b_X = _tl_dot(b_write, b_S, DT, WIDE) * b_from_start[:, None]
+        b_X = b_value + b_strength[:, None] * b_X
+        b_E = _tl_dot(b_A_kk, b_X, DT, WIDE)
         b_read = _tl_dot(b_query, b_S, DT, WIDE) * b_from_start[:, None]
         b_read += _tl_dot(b_A_qk, b_E, DT, WIDE)
         b_S = b_S * b_through
@@ -2021,6 +2028,8 @@ def _chunk_reverse_kernel(
     pd_o,
     sd_o,
     w_matrices,
+    w_rows,
+    w_through,
     w_states,
     w_dstates,
     w_dwrites,
@@ -2040,6 +2049,7 @@ def _chunk_reverse_kernel(
     K: tl.constexpr,
     V: tl.constexpr,
     BC: tl.constexpr,
+    LEVELS: tl.constexpr,
     BK: tl.constexpr,
     BV: tl.constexpr,
     NV: tl.constexpr,
@@ -2156,10 +2166,9 @@ def _chunk_reverse_kernel(
         b_Z = _tl_dot(b_write, b_dS, DT, WIDE) * b_to_end[:, None]
         b_Z += _tl_dot(b_A_qk, b_d_read, DT, WIDE)
         b_dX = _tl_dot(b_A_kk, b_Z, DT, WIDE)
-        b_dR = b_strength[:, None] * b_dX
         b_dS = b_dS * b_through
         b_dS += _tl_dot(tl.trans(b_query), b_d_read * b_from_start[:, None], DT, WIDE)
-        b_dS += _tl_dot(tl.trans(b_write), b_dR * b_from_start[:, None], DT, WIDE)
+        b_dS += _tl_dot(tl.trans(b_write), (b_strength[:, None] * b_dX) * b_from_start[:, None], DT, WIDE)
         tl.store(w_dwrites + o_row[:, None] * V + o_v[None, :], b_dX.to(w_dwrites.dtype.element_ty), mask=m_tv)
     if wd_initial is not None:
         tl.store(wd_initial + (i_n * HV + i_h) * K * V + o_s, b_dS, mask=m_s)
@@ -2184,6 +2193,8 @@ def _chunk_gradients_kernel(
     pg_A_log,
     pg_dt_bias,
     w_matrices,
+    w_rows,
+    w_through,
     w_states,
     w_dstates,
     w_dwrites,
@@ -2200,6 +2211,7 @@ def _chunk_gradients_kernel(
     K: tl.constexpr,
     V: tl.constexpr,
     BC: tl.constexpr,
+    LEVELS: tl.constexpr,
     BK: tl.constexpr,
     BV: tl.constexpr,
     NV: tl.constexpr,
@@ -2280,9 +2292,15 @@ def _chunk_gradients_kernel(
     else:
         b_gate = _tl_minimum(b_g, 0.0)
     b_write = tl.where(m_tk, b_kn, 0.0)
-    b_strength = tl.where(m_t, b_minus, 0.0)
     b_query = tl.where(m_tk, b_product_2, 0.0)
     b_log_decay = tl.where(m_t, b_gate, 0.0)
+    b_strength = tl.where(m_t, b_minus, 0.0)
+    g_q = tl.zeros((BC, BK), ACC)
+    g_k = tl.zeros((BC, BK), ACC)
+    g_g = tl.zeros((BC,), ACC)
+    g_beta = tl.zeros((BC,), ACC)
+    g_A_log = tl.zeros((), ACC)
+    g_dt_bias = tl.zeros((), ACC)
     b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
     b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
     b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log2 - b_coarse, 0)
@@ -2291,19 +2309,11 @@ def _chunk_gradients_kernel(
     b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
     b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
     b_gamma = _tl_gamma(b_Gc, b_Gf, b_Gc, b_Gf, m_ij)
-    g_q = tl.zeros((BC, BK), ACC)
-    g_k = tl.zeros((BC, BK), ACC)
-    g_g = tl.zeros((BC,), ACC)
-    g_beta = tl.zeros((BC,), ACC)
-    g_A_log = tl.zeros((), ACC)
-    g_dt_bias = tl.zeros((), ACC)
-    b_dq_in = tl.zeros((BC, BK), ACC)
-    b_D_qk = tl.zeros((BC, BC), ACC)
-    b_dw_end = tl.zeros((BC, BK), ACC)
-    b_R = tl.where(m_before, (_tl_dot(b_write, tl.trans(b_write), DT, WIDE)) * b_gamma, 0.0)
-    b_da_in = tl.zeros((BC, BK), ACC)
-    b_d_strength = tl.zeros((BC,), ACC)
-    b_D_kk = tl.zeros((BC, BC), ACC)
+    b_dq = tl.zeros((BC, BK), ACC)
+    b_dw = tl.zeros((BC, BK), ACC)
+    b_da = tl.zeros((BC, BK), ACC)
+    b_D_A_qk = tl.zeros((BC, BC), ACC)
+    b_D_R = tl.zeros((BC, BC), ACC)
     b_passed = tl.zeros((BK,), ACC)
     for i_v in range(NV):
         o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
@@ -2324,8 +2334,9 @@ def _chunk_gradients_kernel(
         b_dh = tl.load(w_dstates + o_s, mask=m_s, other=0.0)
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         b_A_kk = tl.load(w_matrices + (1 * BC + o_c[:, None]) * BC + o_c[None, :])
-        b_found = _tl_dot(b_write, b_h, DT, WIDE) * b_from_start[:, None]
-        b_E = _tl_dot(b_A_kk, b_value + b_strength[:, None] * b_found, DT, WIDE)
+        b_X = _tl_dot(b_write, b_h, DT, WIDE) * b_from_start[:, None]
+        b_X = b_value + b_strength[:, None] * b_X
+        b_E = _tl_dot(b_A_kk, b_X, DT, WIDE)
         b_d_o = tl.load(pd_o + o_t[:, None] * sd_o[1] + o_v[None, :] * sd_o[3], mask=m_tv, other=0.0).to(ACC)
         b_d_read = tl.where(m_tv, b_d_o, 0.0)
         b_dE = tl.load(w_dwrites + o_row[:, None] * V + o_v[None, :], mask=m_tv, other=0.0).to(ACC)
@@ -2350,35 +2361,33 @@ def _chunk_gradients_kernel(
             b_d_beta = b_d_3
         g_beta += b_d_beta
         tl.store(pg_v + o_row[:, None] * V + o_v[None, :], (b_d_2).to(pg_v.dtype.element_ty), mask=m_tv)
-        b_dq_in += _tl_dot(b_d_read, tl.trans(b_h), DT, WIDE)
-        b_D_qk += _tl_dot(b_d_read, tl.trans(b_E), DT, WIDE)
-        b_dw_end += _tl_dot(b_E, tl.trans(b_dh), DT, WIDE)
-        b_dR = b_strength[:, None] * b_dE
-        b_da_in += _tl_dot(b_dR, tl.trans(b_h), DT, WIDE)
-        b_D_kk += _tl_dot(b_dR, tl.trans(b_E), DT, WIDE)
-        b_found += _tl_dot(b_R, b_E, DT, WIDE)
-        b_d_strength += tl.sum(b_dE * b_found, 1)
+        b_dq += _tl_dot(b_d_read, tl.trans(b_h), DT, WIDE)
+        b_D_A_qk += _tl_dot(b_d_read, tl.trans(b_E), DT, WIDE)
+        b_dw += _tl_dot(b_E, tl.trans(b_dh), DT, WIDE)
+        b_da += _tl_dot(b_dE, tl.trans(b_h), DT, WIDE)
+        b_D_R += _tl_dot(b_dE, tl.trans(b_E), DT, WIDE)
         b_passed += tl.sum(b_h.to(ACC) * b_dh.to(ACC), 1)
-    b_dq_in = b_dq_in * b_from_start[:, None]
-    b_dw_end = b_dw_end * b_to_end[:, None]
-    b_da_in = b_da_in * b_from_start[:, None]
-    b_P_qk = (b_D_qk) * b_gamma
-    b_P_kk = tl.where(m_before, (b_D_kk) * b_gamma, 0.0)
+    b_dq = b_dq * b_from_start[:, None]
+    b_da = b_da * b_from_start[:, None]
+    b_dw = b_dw * b_to_end[:, None]
     b_dg = tl.sum(b_passed, 0) * b_through + tl.zeros((BC,), ACC)
-    b_links = _tl_dot(b_query, tl.trans(b_write), DT, WIDE) * b_P_qk
-    b_links += _tl_dot(b_write, tl.trans(b_write), DT, WIDE) * b_P_kk
+    b_dg += tl.sum(tl.where(m_ij, tl.sum(b_query * b_dq + b_strength[:, None] * b_write * b_da, 1)[:, None], 0.0), 0)
+    b_dg += tl.sum(tl.where(m_after, tl.sum(b_write * b_dw, 1)[:, None], 0.0), 0)
+    b_P_A_qk = (b_D_A_qk) * b_gamma
+    b_dq += _tl_dot(b_P_A_qk, b_write, DT, WIDE)
+    b_dw += _tl_dot(tl.trans(b_P_A_qk), b_query, DT, WIDE)
+    b_P_R = tl.where(m_before, (b_D_R) * b_gamma, 0.0)
+    b_cP_R = b_strength[:, None] * b_P_R
+    b_da += _tl_dot(b_P_R, b_write, DT, WIDE)
+    b_dw += _tl_dot(tl.trans(b_cP_R), b_write, DT, WIDE)
+    b_links = _tl_dot(b_query, tl.trans(b_write), DT, WIDE) * b_P_A_qk
+    b_links += _tl_dot(b_write, tl.trans(b_write), DT, WIDE) * b_cP_R
     b_dg += _tl_crossing(b_links, m_ij, BC, WIDE)
-    b_dg += tl.sum(tl.where(m_ij, tl.sum(b_query * b_dq_in + b_write * b_da_in, 1)[:, None], 0.0), 0)
-    b_dg += tl.sum(tl.where(m_after, tl.sum(b_write * b_dw_end, 1)[:, None], 0.0), 0)
     b_dg = tl.where(m_t, b_dg, 0.0)
-    b_d_write = b_dw_end
-    b_d_write += _tl_dot(tl.trans(b_P_qk), b_query, DT, WIDE)
-    b_d_write += b_da_in
-    b_d_write += _tl_dot(b_P_kk, b_write, DT, WIDE)
-    b_d_write += _tl_dot(tl.trans(b_P_kk), b_write, DT, WIDE)
-    b_d_strength_2 = b_d_strength
-    b_d_query = b_dq_in
-    b_d_query += _tl_dot(b_P_qk, b_write, DT, WIDE)
+    b_d_write = b_strength[:, None] * b_da
+    b_d_write += b_dw
+    b_d_strength = tl.sum(b_write * b_da, 1)
+    b_d_query = b_dq
     b_d_log_decay = b_dg
     b_q = tl.load(p_q + o_t[:, None] * s_q[1] + o_k[None, :] * s_q[3], mask=m_tk, other=0.0).to(ACC)
     b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
@@ -2421,7 +2430,7 @@ def _chunk_gradients_kernel(
         b_d_q = b_d_19
     else:
         b_d_q = b_d_18
-    b_d_20 = -b_d_strength_2
+    b_d_20 = -b_d_strength
     if opt_use_beta_sigmoid_in_kernel:
         b_b = _tl_sigmoid(b_beta)
         b_d_21 = 1.0 - b_b
@@ -2551,7 +2560,7 @@ def _triton_chunk_forward(
     states = like.new_empty(shape) if cu_seqlens is None else like.new_zeros(shape)  # packed sequences may need fewer chunks
     if rows * sizes.heads == 0:
         return (*outputs, final_state, states)
-    matrices = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)
+    prepared = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)
     block = _chunk_value_block(sizes, plan.value_blocks[0])
     blocks = triton.cdiv(sizes.values, block)
     with torch.cuda.device_of(like):
@@ -2561,7 +2570,7 @@ def _triton_chunk_forward(
             initial_state,
             _triton_strides(initial_state),
             final_state,
-            matrices,
+            *prepared,
             states if save else None,
             plan.first,
             cu_seqlens,
@@ -2598,6 +2607,7 @@ def _chunk_constants(
         sizes.keys,
         sizes.values,
         plan.chunk,
+        plan.chunk.bit_length() - 1,
         plan.key_block,
         block,
         triton.cdiv(sizes.values, block),
@@ -2628,21 +2638,22 @@ def _chunk_prepare(
     plan: _ChunkPlan,
     cu_seqlens: torch.Tensor | None,
     like: torch.Tensor,
-) -> torch.Tensor:
-    """Scores and inverses of all chunks, [slots, HV, matrices, C, C]."""
+) -> tuple[torch.Tensor | None, ...]:
+    """Scores and inverses of all chunks, [slots, HV, matrices, C, C], and nothing for what only a decay per key channel needs."""
     matrices = like.new_empty(plan.slots, sizes.heads, 2, plan.chunk, plan.chunk)
+    prepared = (matrices, None, None)
     if plan.slots:
         with torch.cuda.device_of(like):
             _chunk_prepare_kernel[(plan.slots * sizes.heads,)](
                 *_with_strides(arguments),
-                matrices,
+                *prepared,
                 plan.table,
                 cu_seqlens,
                 *_chunk_constants(arguments, options, sizes, plan, 16),
                 num_warps=4,
                 num_stages=1,
             )
-    return matrices
+    return prepared
 
 
 def _triton_chunk_backward(
@@ -2701,7 +2712,7 @@ def _launch_backward(
     like = _widest(arguments)
     _refuse_faulty_compiler(like)
     rows = plan.first.shape[0] - 1
-    matrices = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)
+    prepared = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)
     d_states = torch.empty_like(states)
     d_writes = like.new_empty(1, sizes.batch * sizes.tokens, sizes.heads, sizes.values)
     cotangents = tuple(part for d in given for part in (d, d.stride()))
@@ -2710,7 +2721,7 @@ def _launch_backward(
         _chunk_reverse_kernel[(triton.cdiv(sizes.values, block) * sizes.heads * rows,)](
             *_with_strides(arguments),
             *cotangents,
-            matrices,
+            *prepared,
             states,
             d_states,
             d_writes,
@@ -2729,7 +2740,7 @@ def _launch_backward(
                 *_with_strides(arguments),
                 *cotangents,
                 *gradients,
-                matrices,
+                *prepared,
                 states,
                 d_states,
                 d_writes,

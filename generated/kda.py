@@ -1748,6 +1748,1083 @@ def _triton_recurrent_backward(
     )
 
 
+@_jit
+def _tl_dot(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
+    """x @ y in the inputs' precision, accumulated in float32; WIDE says how float32 products are made (never plain tf32)."""
+    return tl.dot(x.to(DT), y.to(DT), input_precision=WIDE)
+
+
+@_jit
+def _tl_sums(mask, x, WIDE: tl.constexpr):
+    """For every row of the mask [C, C], the sum of those rows of x [C, K]."""
+    return tl.dot(tl.where(mask, 1.0, 0.0), x, input_precision=WIDE)
+
+
+@_jit
+def _tl_decay_over(mask, log2, WIDE: tl.constexpr):
+    """For every row of the mask [C, C], the decay over those tokens [C, K]."""
+    exponent = _tl_sums(mask, log2, WIDE)
+    return tl.exp2(tl.minimum(exponent, 0.0))
+
+
+@_jit
+def _tl_near(row, token, level):
+    """Whether a token lies between a row and the middle of its block of 2 * 2^level tokens, the row itself where it comes after."""
+    later = ((row >> level) & 1) == 1
+    return ((row >> level) == (token >> level)) & ((later & (token <= row)) | (~later & (token > row)))
+
+
+@_jit
+def _tl_pairs(row, column, level):
+    """Rows in the later half of a block of 2 * 2^level tokens with columns in its earlier half."""
+    return (((row >> level) ^ (column >> level)) == 1) & (row > column)
+
+
+@_jit
+def _tl_unit_inverse(strict, BC: tl.constexpr, WIDE: tl.constexpr):
+    """(I - L)^-1 for strictly lower triangular L [C, C]: substitution in the 16 x 16 diagonal blocks, then blocks of twice the size."""
+    o, o_b, o_r = tl.arange(0, BC), tl.arange(0, BC // 16), tl.arange(0, 16)
+    same = o_b[:, None, None, None] == o_b[None, None, :, None]
+    blocks = tl.sum(tl.where(same, tl.reshape(strict, (BC // 16, 16, BC // 16, 16)), 0.0), 2)
+    inverse = tl.where(o_r[None, :, None] == o_r[None, None, :], 1.0, 0.0) + tl.zeros_like(blocks)
+    for r in range(1, 16):
+        row = tl.sum(tl.where(o_r[None, :, None] == r, blocks, 0.0), 1)  # L[r, :], of which [:r] is not 0
+        solved = tl.sum(row[:, :, None] * inverse, 1)
+        inverse = tl.where(o_r[None, :, None] == r, tl.where(o_r[None, None, :] == r, 1.0, solved[:, None, :]), inverse)
+    whole = tl.reshape(tl.where(same, inverse[:, :, None, :], 0.0), (BC, BC))
+    if BC > 16:
+        whole = _tl_merge(whole, strict, o, 16, WIDE)
+    if BC > 32:
+        whole = _tl_merge(whole, strict, o, 32, WIDE)
+    return whole
+
+
+@_jit
+def _tl_merge(inverse, strict, o, SIZE: tl.constexpr, WIDE: tl.constexpr):
+    """From inverses of diagonal blocks of SIZE to those of 2 * SIZE: the block below is A22 L21 A11."""
+    below = (o[:, None] // (2 * SIZE) == o[None, :] // (2 * SIZE)) & (o[:, None] // SIZE > o[None, :] // SIZE)
+    link = tl.where(below, strict, 0.0)
+    return inverse + tl.dot(tl.dot(inverse, link, input_precision=WIDE), inverse, input_precision=WIDE)
+
+
+@_jit
+def _tl_rows_l2norm(x, mask):
+    """x / sqrt(sum x^2 + 1e-6)."""
+    return x / tl.sqrt(tl.sum(tl.where(mask, x * x, 0.0), 1)[:, None] + 1e-6)
+
+
+@_jit
+def _tl_rows_l2norm_grad(dy, x, mask):
+    """The gradient of l2norm: r (dy - x r^2 sum(dy x)), r = 1 / sqrt(sum x^2 + 1e-6)."""
+    r = 1.0 / tl.sqrt(tl.sum(tl.where(mask, x * x, 0.0), 1)[:, None] + 1e-6)
+    return r * (dy - x * (r * r * tl.sum(tl.where(mask, dy * x, 0.0), 1)[:, None]))
+
+
+@_triton_kernel("T", "total", "s_beta", "s_A_log", "n_scale")
+def _chunk_prepare_kernel(
+    p_q, s_q,
+    p_k, s_k,
+    p_v, s_v,
+    p_g, s_g,
+    p_beta, s_beta,
+    p_A_log, s_A_log,
+    p_dt_bias, s_dt_bias,
+    w_matrices,
+    w_rows,
+    w_through,
+    w_table,
+    w_bounds,
+    n_scale: tl.float64,
+    T,
+    total,
+    opt_use_qk_l2norm_in_kernel: tl.constexpr,
+    opt_use_gate_in_kernel: tl.constexpr,
+    opt_use_beta_sigmoid_in_kernel: tl.constexpr,
+    H: tl.constexpr,
+    HV: tl.constexpr,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    BC: tl.constexpr,
+    LEVELS: tl.constexpr,
+    BK: tl.constexpr,
+    BV: tl.constexpr,
+    NV: tl.constexpr,
+    ACC: tl.constexpr,
+    DT: tl.constexpr,
+    WIDE: tl.constexpr,
+):
+    """One chunk and value head: scores with their decay, and the causal inverse."""
+    i_h = (tl.program_id(0) % HV).to(tl.int64)  # value head
+    i_p = (tl.program_id(0) // HV).to(tl.int64)  # chunk among all
+    i_n = tl.load(w_table + i_p * 2).to(tl.int64)  # its sequence; -1 beyond the last chunk
+    i_c = tl.load(w_table + i_p * 2 + 1).to(tl.int64)  # its number in the sequence
+    if i_n < 0:
+        return
+    if w_bounds is not None:
+        i_b = 0
+        bos = tl.load(w_bounds + i_n).to(tl.int64)
+        length = tl.load(w_bounds + i_n + 1).to(tl.int64) - bos
+    else:
+        i_b = i_n
+        bos = tl.full((), 0, tl.int64)
+        length = tl.full((), 0, tl.int64) + T
+    i_g = i_h // (HV // H)  # key head
+    o_c = tl.arange(0, BC)
+    o_k = tl.arange(0, BK).to(tl.int64)
+    m_k = o_k < K
+    m_ij = o_c[:, None] >= o_c[None, :]
+    m_before = o_c[:, None] > o_c[None, :]
+    m_after = o_c[:, None] < o_c[None, :]
+    m_from = o_c[:, None] <= o_c[None, :]
+    m_same = o_c[:, None] == o_c[None, :]
+    p_q += i_b * s_q[0] + i_g * s_q[2]
+    p_k += i_b * s_k[0] + i_g * s_k[2]
+    p_v += i_b * s_v[0] + i_h * s_v[2]
+    p_g += i_b * s_g[0] + i_h * s_g[2]
+    p_beta += i_b * s_beta[0] + i_h * s_beta[2]
+    if p_A_log is not None:
+        p_A_log += i_h * s_A_log[0]
+    if p_dt_bias is not None:
+        p_dt_bias += i_h * s_dt_bias[0]
+    c_scale = tl.full((), n_scale, ACC)
+    o_t = bos + i_c * BC + o_c
+    m_t = i_c * BC + o_c < length
+    m_tk = m_t[:, None] & m_k[None, :]
+    o_row = (i_b * T + o_t) * HV + i_h
+    w_matrices += (i_p * HV + i_h) * 2 * BC * BC
+    w_rows += (i_p * HV + i_h) * 3 * BC * K
+    w_through += (i_p * HV + i_h) * K
+    b_q = tl.load(p_q + o_t[:, None] * s_q[1] + o_k[None, :] * s_q[3], mask=m_tk, other=0.0).to(ACC)
+    b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
+    b_g = tl.load(p_g + o_t[:, None] * s_g[1] + o_k[None, :] * s_g[3], mask=m_tk, other=0.0).to(ACC)
+    b_beta = tl.load(p_beta + o_t * s_beta[1], mask=m_t, other=0.0).to(ACC)
+    if p_A_log is not None:
+        b_A_log = tl.load(p_A_log).to(ACC)
+    if p_dt_bias is not None:
+        b_dt_bias = tl.load(p_dt_bias + o_k[None, :] * s_dt_bias[1], mask=m_k[None, :], other=0.0).to(ACC)
+    if opt_use_qk_l2norm_in_kernel:
+        b_kn = _tl_rows_l2norm(b_k, m_k[None, :])
+    else:
+        b_kn = b_k
+    if opt_use_beta_sigmoid_in_kernel:
+        b_b = _tl_sigmoid(b_beta)
+    else:
+        b_b = b_beta
+    b_minus = -b_b
+    if opt_use_qk_l2norm_in_kernel:
+        b_qn = _tl_rows_l2norm(b_q, m_k[None, :])
+    else:
+        b_qn = b_q
+    b_product_2 = c_scale * b_qn
+    if opt_use_gate_in_kernel:
+        b_exp = tl.exp(b_A_log)
+        b_minus_2 = -b_exp
+        b_dt_bias_tokens = b_dt_bias + tl.zeros((BC, BK), ACC)
+        b_total = b_g + b_dt_bias_tokens
+        b_softplus = _tl_softplus(b_total)
+        b_minus_2_tokens = b_minus_2 + tl.zeros((BC,), ACC)
+        b_minus_2_tokens_spread = b_minus_2_tokens[:, None] + tl.zeros((BC, BK), ACC)
+        b_gate = b_minus_2_tokens_spread * b_softplus
+    else:
+        b_gate = _tl_minimum(b_g, 0.0)
+    b_write = tl.where(m_tk, b_kn, 0.0)
+    b_query = tl.where(m_tk, b_product_2, 0.0)
+    b_log_decay = tl.where(m_tk, b_gate, 0.0)
+    b_strength = tl.where(m_t, b_minus, 0.0)
+    b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
+    b_through = tl.exp2(tl.minimum(tl.sum(b_log2, 0), 0.0))
+    b_near = _tl_decay_over(m_ij, b_log2, WIDE)
+    tl.store(w_rows + (0 * BC + o_c[:, None]) * K + o_k[None, :], (b_query * b_near).to(w_rows.dtype.element_ty), mask=m_k[None, :])
+    tl.store(w_rows + (1 * BC + o_c[:, None]) * K + o_k[None, :], (b_write * b_near).to(w_rows.dtype.element_ty), mask=m_k[None, :])
+    b_near = _tl_decay_over(m_after, b_log2, WIDE)
+    tl.store(w_rows + (2 * BC + o_c[:, None]) * K + o_k[None, :], (b_write * b_near).to(w_rows.dtype.element_ty), mask=m_k[None, :])
+    tl.store(w_through + o_k, b_through, mask=m_k)
+    b_A_qk = tl.where(m_same, tl.sum(b_query * b_write, 1)[:, None], 0.0)
+    b_R = tl.zeros((BC, BC), ACC)
+    for i_l in range(LEVELS):
+        m_link = _tl_near(o_c[:, None], o_c[None, :], i_l)
+        b_near = _tl_decay_over(m_link, b_log2, WIDE)
+        m_pair = _tl_pairs(o_c[:, None], o_c[None, :], i_l)
+        b_A_qk += tl.where(m_pair, _tl_dot(b_query * b_near, tl.trans(b_write * b_near), DT, WIDE), 0.0)
+        b_R += tl.where(m_pair, _tl_dot(b_write * b_near, tl.trans(b_write * b_near), DT, WIDE), 0.0)
+    b_A_kk = _tl_unit_inverse(b_strength[:, None] * b_R, BC, WIDE)
+    tl.store(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :], b_A_qk.to(w_matrices.dtype.element_ty))
+    tl.store(w_matrices + (1 * BC + o_c[:, None]) * BC + o_c[None, :], b_A_kk.to(w_matrices.dtype.element_ty))
+
+
+@_triton_kernel("T", "total", "s_beta", "s_A_log", "n_scale")
+def _chunk_scan_kernel(
+    p_q, s_q,
+    p_k, s_k,
+    p_v, s_v,
+    p_g, s_g,
+    p_beta, s_beta,
+    p_A_log, s_A_log,
+    p_dt_bias, s_dt_bias,
+    p_o,
+    w_initial,
+    ws_initial,
+    w_final,
+    w_matrices,
+    w_rows,
+    w_through,
+    w_states,
+    w_first,
+    w_bounds,
+    n_scale: tl.float64,
+    T,
+    total,
+    opt_use_qk_l2norm_in_kernel: tl.constexpr,
+    opt_use_gate_in_kernel: tl.constexpr,
+    opt_use_beta_sigmoid_in_kernel: tl.constexpr,
+    H: tl.constexpr,
+    HV: tl.constexpr,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    BC: tl.constexpr,
+    LEVELS: tl.constexpr,
+    BK: tl.constexpr,
+    BV: tl.constexpr,
+    NV: tl.constexpr,
+    ACC: tl.constexpr,
+    DT: tl.constexpr,
+    WIDE: tl.constexpr,
+):
+    """One sequence, value head and value block, chunk after chunk, the state [BK, BV] in registers."""
+    i_v = (tl.program_id(0) % NV).to(tl.int64)
+    i_h = (tl.program_id(0) // NV % HV).to(tl.int64)
+    i_n = (tl.program_id(0) // (NV * HV)).to(tl.int64)
+    if w_bounds is not None:
+        i_b = 0
+        bos = tl.load(w_bounds + i_n).to(tl.int64)
+        length = tl.load(w_bounds + i_n + 1).to(tl.int64) - bos
+    else:
+        i_b = i_n
+        bos = tl.full((), 0, tl.int64)
+        length = tl.full((), 0, tl.int64) + T
+    i_g = i_h // (HV // H)  # key head
+    o_c = tl.arange(0, BC)
+    o_k = tl.arange(0, BK).to(tl.int64)
+    m_k = o_k < K
+    m_ij = o_c[:, None] >= o_c[None, :]
+    m_before = o_c[:, None] > o_c[None, :]
+    m_after = o_c[:, None] < o_c[None, :]
+    m_from = o_c[:, None] <= o_c[None, :]
+    m_same = o_c[:, None] == o_c[None, :]
+    p_q += i_b * s_q[0] + i_g * s_q[2]
+    p_k += i_b * s_k[0] + i_g * s_k[2]
+    p_v += i_b * s_v[0] + i_h * s_v[2]
+    p_g += i_b * s_g[0] + i_h * s_g[2]
+    p_beta += i_b * s_beta[0] + i_h * s_beta[2]
+    if p_A_log is not None:
+        p_A_log += i_h * s_A_log[0]
+    if p_dt_bias is not None:
+        p_dt_bias += i_h * s_dt_bias[0]
+    c_scale = tl.full((), n_scale, ACC)
+    o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
+    m_v = o_v < V
+    m_s = m_k[:, None] & m_v[None, :]
+    o_s = o_k[:, None] * V + o_v[None, :]
+    slot = tl.load(w_first + i_n).to(tl.int64)
+    w_matrices += (slot * HV + i_h) * 2 * BC * BC
+    w_rows += (slot * HV + i_h) * 3 * BC * K
+    w_through += (slot * HV + i_h) * K
+    if w_initial is not None:
+        w_initial += i_n * ws_initial[0] + i_h * ws_initial[1]
+        b_S = tl.load(w_initial + o_k[:, None] * ws_initial[2] + o_v[None, :] * ws_initial[3], mask=m_s, other=0.0).to(ACC)
+    else:
+        b_S = tl.zeros((BK, BV), ACC)
+    for i_c in range(tl.cdiv(length, BC)):
+        o_t = bos + i_c * BC + o_c
+        m_t = i_c * BC + o_c < length
+        m_tk = m_t[:, None] & m_k[None, :]
+        o_row = (i_b * T + o_t) * HV + i_h
+        if w_states is not None:
+            tl.store(w_states + ((slot + i_c) * HV + i_h) * K * V + o_s, b_S.to(w_states.dtype.element_ty), mask=m_s)
+        m_tv = m_t[:, None] & m_v[None, :]
+        b_v = tl.load(p_v + o_t[:, None] * s_v[1] + o_v[None, :] * s_v[3], mask=m_tv, other=0.0).to(ACC)
+        b_beta = tl.load(p_beta + o_t * s_beta[1], mask=m_t, other=0.0).to(ACC)
+        if opt_use_beta_sigmoid_in_kernel:
+            b_b = _tl_sigmoid(b_beta)
+        else:
+            b_b = b_beta
+        b_b_spread = b_b[:, None] + tl.zeros((BC, BV), ACC)
+        b_product = b_b_spread * b_v
+        b_minus = -b_b
+        b_value = tl.where(m_tv, b_product, 0.0)
+        b_strength = tl.where(m_t, b_minus, 0.0)
+        b_query_in = tl.load(w_rows + (0 * BC + o_c[:, None]) * K + o_k[None, :], mask=m_k[None, :], other=0.0)
+        b_correct_in = tl.load(w_rows + (1 * BC + o_c[:, None]) * K + o_k[None, :], mask=m_k[None, :], other=0.0)
+        b_write_end = tl.load(w_rows + (2 * BC + o_c[:, None]) * K + o_k[None, :], mask=m_k[None, :], other=0.0)
+        b_through = tl.load(w_through + o_k, mask=m_k, other=0.0)
+        b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
+        b_A_kk = tl.load(w_matrices + (1 * BC + o_c[:, None]) * BC + o_c[None, :])
+        b_X = _tl_dot(b_correct_in, b_S, DT, WIDE)
+        b_X = b_value + b_strength[:, None] * b_X
+        b_E = _tl_dot(b_A_kk, b_X, DT, WIDE)
+        b_read = _tl_dot(b_query_in, b_S, DT, WIDE)
+        b_read += _tl_dot(b_A_qk, b_E, DT, WIDE)
+        b_S = b_S * b_through[:, None]
+        b_S += _tl_dot(tl.trans(b_write_end), b_E, DT, WIDE)
+        b_out = tl.where(m_tv, b_read, 0.0)
+        tl.store(p_o + o_row[:, None] * V + o_v[None, :], b_out.to(p_o.dtype.element_ty), mask=m_tv)
+        w_matrices += HV * 2 * BC * BC
+        w_rows += HV * 3 * BC * K
+        w_through += HV * K
+    tl.store(w_final + (i_n * HV + i_h) * K * V + o_s, b_S, mask=m_s)
+
+
+@_triton_kernel("T", "total", "s_beta", "s_A_log", "n_scale")
+def _chunk_reverse_kernel(
+    p_q, s_q,
+    p_k, s_k,
+    p_v, s_v,
+    p_g, s_g,
+    p_beta, s_beta,
+    p_A_log, s_A_log,
+    p_dt_bias, s_dt_bias,
+    pd_o,
+    sd_o,
+    w_matrices,
+    w_rows,
+    w_through,
+    w_states,
+    w_dstates,
+    w_dwrites,
+    wd_final,
+    wsd_final,
+    wd_initial,
+    w_first,
+    w_bounds,
+    n_scale: tl.float64,
+    T,
+    total,
+    opt_use_qk_l2norm_in_kernel: tl.constexpr,
+    opt_use_gate_in_kernel: tl.constexpr,
+    opt_use_beta_sigmoid_in_kernel: tl.constexpr,
+    H: tl.constexpr,
+    HV: tl.constexpr,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    BC: tl.constexpr,
+    LEVELS: tl.constexpr,
+    BK: tl.constexpr,
+    BV: tl.constexpr,
+    NV: tl.constexpr,
+    ACC: tl.constexpr,
+    DT: tl.constexpr,
+    WIDE: tl.constexpr,
+):
+    """The gradient of the state, chunk after chunk from the last, in registers; of the resolved right-hand sides, stored."""
+    i_v = (tl.program_id(0) % NV).to(tl.int64)
+    i_h = (tl.program_id(0) // NV % HV).to(tl.int64)
+    i_n = (tl.program_id(0) // (NV * HV)).to(tl.int64)
+    if w_bounds is not None:
+        i_b = 0
+        bos = tl.load(w_bounds + i_n).to(tl.int64)
+        length = tl.load(w_bounds + i_n + 1).to(tl.int64) - bos
+    else:
+        i_b = i_n
+        bos = tl.full((), 0, tl.int64)
+        length = tl.full((), 0, tl.int64) + T
+    i_g = i_h // (HV // H)  # key head
+    o_c = tl.arange(0, BC)
+    o_k = tl.arange(0, BK).to(tl.int64)
+    m_k = o_k < K
+    m_ij = o_c[:, None] >= o_c[None, :]
+    m_before = o_c[:, None] > o_c[None, :]
+    m_after = o_c[:, None] < o_c[None, :]
+    m_from = o_c[:, None] <= o_c[None, :]
+    m_same = o_c[:, None] == o_c[None, :]
+    p_q += i_b * s_q[0] + i_g * s_q[2]
+    p_k += i_b * s_k[0] + i_g * s_k[2]
+    p_v += i_b * s_v[0] + i_h * s_v[2]
+    p_g += i_b * s_g[0] + i_h * s_g[2]
+    p_beta += i_b * s_beta[0] + i_h * s_beta[2]
+    if p_A_log is not None:
+        p_A_log += i_h * s_A_log[0]
+    if p_dt_bias is not None:
+        p_dt_bias += i_h * s_dt_bias[0]
+    c_scale = tl.full((), n_scale, ACC)
+    o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
+    m_v = o_v < V
+    m_s = m_k[:, None] & m_v[None, :]
+    o_s = o_k[:, None] * V + o_v[None, :]
+    pd_o += i_b * sd_o[0] + i_h * sd_o[2]
+    slot = tl.load(w_first + i_n).to(tl.int64)
+    chunks = tl.cdiv(length, BC)
+    w_matrices += ((slot + chunks) * HV + i_h) * 2 * BC * BC
+    w_rows += ((slot + chunks) * HV + i_h) * 3 * BC * K
+    w_through += ((slot + chunks) * HV + i_h) * K
+    w_states += ((slot + chunks) * HV + i_h) * K * V
+    w_dstates += ((slot + chunks) * HV + i_h) * K * V
+    if wd_final is not None:
+        wd_final += i_n * wsd_final[0] + i_h * wsd_final[1]
+        b_dS = tl.load(wd_final + o_k[:, None] * wsd_final[2] + o_v[None, :] * wsd_final[3], mask=m_s, other=0.0).to(ACC)
+    else:
+        b_dS = tl.zeros((BK, BV), ACC)
+    for i_r in range(chunks):
+        i_c = chunks - 1 - i_r
+        w_matrices -= HV * 2 * BC * BC
+        w_rows -= HV * 3 * BC * K
+        w_through -= HV * K
+        w_states -= HV * K * V
+        w_dstates -= HV * K * V
+        o_t = bos + i_c * BC + o_c
+        m_t = i_c * BC + o_c < length
+        m_tk = m_t[:, None] & m_k[None, :]
+        o_row = (i_b * T + o_t) * HV + i_h
+        m_tv = m_t[:, None] & m_v[None, :]
+        b_v = tl.load(p_v + o_t[:, None] * s_v[1] + o_v[None, :] * s_v[3], mask=m_tv, other=0.0).to(ACC)
+        b_beta = tl.load(p_beta + o_t * s_beta[1], mask=m_t, other=0.0).to(ACC)
+        if opt_use_beta_sigmoid_in_kernel:
+            b_b = _tl_sigmoid(b_beta)
+        else:
+            b_b = b_beta
+        b_b_spread = b_b[:, None] + tl.zeros((BC, BV), ACC)
+        b_product = b_b_spread * b_v
+        b_minus = -b_b
+        b_value = tl.where(m_tv, b_product, 0.0)
+        b_strength = tl.where(m_t, b_minus, 0.0)
+        b_query_in = tl.load(w_rows + (0 * BC + o_c[:, None]) * K + o_k[None, :], mask=m_k[None, :], other=0.0)
+        b_correct_in = tl.load(w_rows + (1 * BC + o_c[:, None]) * K + o_k[None, :], mask=m_k[None, :], other=0.0)
+        b_write_end = tl.load(w_rows + (2 * BC + o_c[:, None]) * K + o_k[None, :], mask=m_k[None, :], other=0.0)
+        b_through = tl.load(w_through + o_k, mask=m_k, other=0.0)
+        b_d_o = tl.load(pd_o + o_t[:, None] * sd_o[1] + o_v[None, :] * sd_o[3], mask=m_tv, other=0.0).to(ACC)
+        b_d_read = tl.where(m_tv, b_d_o, 0.0)
+        tl.store(w_dstates + o_s, b_dS.to(w_dstates.dtype.element_ty), mask=m_s)
+        b_A_qk = tl.load(w_matrices + (0 * BC + o_c[None, :]) * BC + o_c[:, None])
+        b_A_kk = tl.load(w_matrices + (1 * BC + o_c[None, :]) * BC + o_c[:, None])
+        b_Z = _tl_dot(b_write_end, b_dS, DT, WIDE)
+        b_Z += _tl_dot(b_A_qk, b_d_read, DT, WIDE)
+        b_dX = _tl_dot(b_A_kk, b_Z, DT, WIDE)
+        b_dS = b_dS * b_through[:, None]
+        b_dS += _tl_dot(tl.trans(b_query_in), b_d_read, DT, WIDE)
+        b_dS += _tl_dot(tl.trans(b_correct_in), (b_strength[:, None] * b_dX), DT, WIDE)
+        tl.store(w_dwrites + o_row[:, None] * V + o_v[None, :], b_dX.to(w_dwrites.dtype.element_ty), mask=m_tv)
+    if wd_initial is not None:
+        tl.store(wd_initial + (i_n * HV + i_h) * K * V + o_s, b_dS, mask=m_s)
+
+
+@_triton_kernel("T", "total", "s_beta", "s_A_log", "n_scale")
+def _chunk_gradients_kernel(
+    p_q, s_q,
+    p_k, s_k,
+    p_v, s_v,
+    p_g, s_g,
+    p_beta, s_beta,
+    p_A_log, s_A_log,
+    p_dt_bias, s_dt_bias,
+    pd_o,
+    sd_o,
+    pg_q,
+    pg_k,
+    pg_v,
+    pg_g,
+    pg_beta,
+    pg_A_log,
+    pg_dt_bias,
+    w_matrices,
+    w_rows,
+    w_through,
+    w_states,
+    w_dstates,
+    w_dwrites,
+    w_table,
+    w_bounds,
+    n_scale: tl.float64,
+    T,
+    total,
+    opt_use_qk_l2norm_in_kernel: tl.constexpr,
+    opt_use_gate_in_kernel: tl.constexpr,
+    opt_use_beta_sigmoid_in_kernel: tl.constexpr,
+    H: tl.constexpr,
+    HV: tl.constexpr,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    BC: tl.constexpr,
+    LEVELS: tl.constexpr,
+    BK: tl.constexpr,
+    BV: tl.constexpr,
+    NV: tl.constexpr,
+    ACC: tl.constexpr,
+    DT: tl.constexpr,
+    WIDE: tl.constexpr,
+):
+    """One chunk and value head: the gradient of every argument, from the states on both sides of the chunk."""
+    i_h = (tl.program_id(0) % HV).to(tl.int64)  # value head
+    i_p = (tl.program_id(0) // HV).to(tl.int64)  # chunk among all
+    i_n = tl.load(w_table + i_p * 2).to(tl.int64)  # its sequence; -1 beyond the last chunk
+    i_c = tl.load(w_table + i_p * 2 + 1).to(tl.int64)  # its number in the sequence
+    if i_n < 0:
+        return
+    if w_bounds is not None:
+        i_b = 0
+        bos = tl.load(w_bounds + i_n).to(tl.int64)
+        length = tl.load(w_bounds + i_n + 1).to(tl.int64) - bos
+    else:
+        i_b = i_n
+        bos = tl.full((), 0, tl.int64)
+        length = tl.full((), 0, tl.int64) + T
+    i_g = i_h // (HV // H)  # key head
+    o_c = tl.arange(0, BC)
+    o_k = tl.arange(0, BK).to(tl.int64)
+    m_k = o_k < K
+    m_ij = o_c[:, None] >= o_c[None, :]
+    m_before = o_c[:, None] > o_c[None, :]
+    m_after = o_c[:, None] < o_c[None, :]
+    m_from = o_c[:, None] <= o_c[None, :]
+    m_same = o_c[:, None] == o_c[None, :]
+    p_q += i_b * s_q[0] + i_g * s_q[2]
+    p_k += i_b * s_k[0] + i_g * s_k[2]
+    p_v += i_b * s_v[0] + i_h * s_v[2]
+    p_g += i_b * s_g[0] + i_h * s_g[2]
+    p_beta += i_b * s_beta[0] + i_h * s_beta[2]
+    if p_A_log is not None:
+        p_A_log += i_h * s_A_log[0]
+    if p_dt_bias is not None:
+        p_dt_bias += i_h * s_dt_bias[0]
+    c_scale = tl.full((), n_scale, ACC)
+    o_t = bos + i_c * BC + o_c
+    m_t = i_c * BC + o_c < length
+    m_tk = m_t[:, None] & m_k[None, :]
+    o_row = (i_b * T + o_t) * HV + i_h
+    w_matrices += (i_p * HV + i_h) * 2 * BC * BC
+    w_rows += (i_p * HV + i_h) * 3 * BC * K
+    w_through += (i_p * HV + i_h) * K
+    w_states += (i_p * HV + i_h) * K * V
+    w_dstates += (i_p * HV + i_h) * K * V
+    pd_o += i_b * sd_o[0] + i_h * sd_o[2]
+    b_beta = tl.load(p_beta + o_t * s_beta[1], mask=m_t, other=0.0).to(ACC)
+    if opt_use_beta_sigmoid_in_kernel:
+        b_b = _tl_sigmoid(b_beta)
+    else:
+        b_b = b_beta
+    b_minus = -b_b
+    b_strength = tl.where(m_t, b_minus, 0.0)
+    g_q = tl.zeros((BC, BK), ACC)
+    g_k = tl.zeros((BC, BK), ACC)
+    g_g = tl.zeros((BC, BK), ACC)
+    g_beta = tl.zeros((BC,), ACC)
+    g_A_log = tl.zeros((), ACC)
+    g_dt_bias = tl.zeros((1, BK), ACC)
+    b_correct_in = tl.load(w_rows + (1 * BC + o_c[:, None]) * K + o_k[None, :], mask=m_k[None, :], other=0.0)
+    b_through = tl.load(w_through + o_k, mask=m_k, other=0.0)
+    b_dq = tl.zeros((BC, BK), ACC)
+    b_dw = tl.zeros((BC, BK), ACC)
+    b_da = tl.zeros((BC, BK), ACC)
+    b_D_A_qk = tl.zeros((BC, BC), ACC)
+    b_D_R = tl.zeros((BC, BC), ACC)
+    b_passed = tl.zeros((BK,), ACC)
+    for i_v in range(NV):
+        o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
+        m_v = o_v < V
+        m_s = m_k[:, None] & m_v[None, :]
+        m_tv = m_t[:, None] & m_v[None, :]
+        o_s = o_k[:, None] * V + o_v[None, :]
+        b_v = tl.load(p_v + o_t[:, None] * s_v[1] + o_v[None, :] * s_v[3], mask=m_tv, other=0.0).to(ACC)
+        b_beta = tl.load(p_beta + o_t * s_beta[1], mask=m_t, other=0.0).to(ACC)
+        if opt_use_beta_sigmoid_in_kernel:
+            b_b = _tl_sigmoid(b_beta)
+        else:
+            b_b = b_beta
+        b_b_spread = b_b[:, None] + tl.zeros((BC, BV), ACC)
+        b_product = b_b_spread * b_v
+        b_value = tl.where(m_tv, b_product, 0.0)
+        b_h = tl.load(w_states + o_s, mask=m_s, other=0.0)
+        b_dh = tl.load(w_dstates + o_s, mask=m_s, other=0.0)
+        b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
+        b_A_kk = tl.load(w_matrices + (1 * BC + o_c[:, None]) * BC + o_c[None, :])
+        b_X = _tl_dot(b_correct_in, b_h, DT, WIDE)
+        b_X = b_value + b_strength[:, None] * b_X
+        b_E = _tl_dot(b_A_kk, b_X, DT, WIDE)
+        b_d_o = tl.load(pd_o + o_t[:, None] * sd_o[1] + o_v[None, :] * sd_o[3], mask=m_tv, other=0.0).to(ACC)
+        b_d_read = tl.where(m_tv, b_d_o, 0.0)
+        b_dE = tl.load(w_dwrites + o_row[:, None] * V + o_v[None, :], mask=m_tv, other=0.0).to(ACC)
+        b_d_value = b_dE
+        b_v = tl.load(p_v + o_t[:, None] * s_v[1] + o_v[None, :] * s_v[3], mask=m_tv, other=0.0).to(ACC)
+        b_beta = tl.load(p_beta + o_t * s_beta[1], mask=m_t, other=0.0).to(ACC)
+        if opt_use_beta_sigmoid_in_kernel:
+            b_b = _tl_sigmoid(b_beta)
+        else:
+            b_b = b_beta
+        b_b_spread = b_b[:, None] + tl.zeros((BC, BV), ACC)
+        b_d = b_d_value * b_v
+        b_d_2 = b_d_value * b_b_spread
+        b_d_3 = tl.sum(tl.where(m_v[None, :], b_d, 0.0), 1)
+        if opt_use_beta_sigmoid_in_kernel:
+            b_b = _tl_sigmoid(b_beta)
+            b_d_4 = 1.0 - b_b
+            b_d_5 = b_b * b_d_4
+            b_d_6 = b_d_3 * b_d_5
+            b_d_beta = b_d_6
+        else:
+            b_d_beta = b_d_3
+        g_beta += b_d_beta
+        tl.store(pg_v + o_row[:, None] * V + o_v[None, :], (b_d_2).to(pg_v.dtype.element_ty), mask=m_tv)
+        b_dq += _tl_dot(b_d_read, tl.trans(b_h), DT, WIDE)
+        b_D_A_qk += _tl_dot(b_d_read, tl.trans(b_E), DT, WIDE)
+        b_dw += _tl_dot(b_E, tl.trans(b_dh), DT, WIDE)
+        b_da += _tl_dot(b_dE, tl.trans(b_h), DT, WIDE)
+        b_D_R += _tl_dot(b_dE, tl.trans(b_E), DT, WIDE)
+        b_passed += tl.sum(b_h.to(ACC) * b_dh.to(ACC), 1)
+    b_q = tl.load(p_q + o_t[:, None] * s_q[1] + o_k[None, :] * s_q[3], mask=m_tk, other=0.0).to(ACC)
+    b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
+    b_g = tl.load(p_g + o_t[:, None] * s_g[1] + o_k[None, :] * s_g[3], mask=m_tk, other=0.0).to(ACC)
+    if p_A_log is not None:
+        b_A_log = tl.load(p_A_log).to(ACC)
+    if p_dt_bias is not None:
+        b_dt_bias = tl.load(p_dt_bias + o_k[None, :] * s_dt_bias[1], mask=m_k[None, :], other=0.0).to(ACC)
+    if opt_use_qk_l2norm_in_kernel:
+        b_kn = _tl_rows_l2norm(b_k, m_k[None, :])
+    else:
+        b_kn = b_k
+    if opt_use_qk_l2norm_in_kernel:
+        b_qn = _tl_rows_l2norm(b_q, m_k[None, :])
+    else:
+        b_qn = b_q
+    b_product_2 = c_scale * b_qn
+    if opt_use_gate_in_kernel:
+        b_exp = tl.exp(b_A_log)
+        b_minus_2 = -b_exp
+        b_dt_bias_tokens = b_dt_bias + tl.zeros((BC, BK), ACC)
+        b_total = b_g + b_dt_bias_tokens
+        b_softplus = _tl_softplus(b_total)
+        b_minus_2_tokens = b_minus_2 + tl.zeros((BC,), ACC)
+        b_minus_2_tokens_spread = b_minus_2_tokens[:, None] + tl.zeros((BC, BK), ACC)
+        b_gate = b_minus_2_tokens_spread * b_softplus
+    else:
+        b_gate = _tl_minimum(b_g, 0.0)
+    b_write = tl.where(m_tk, b_kn, 0.0)
+    b_query = tl.where(m_tk, b_product_2, 0.0)
+    b_log_decay = tl.where(m_tk, b_gate, 0.0)
+    b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
+    b_through = tl.exp2(tl.minimum(tl.sum(b_log2, 0), 0.0))
+    b_dg = (b_passed * b_through)[None, :] + tl.zeros((BC, BK), ACC)
+    b_near = _tl_decay_over(m_ij, b_log2, WIDE)
+    b_dq = b_dq * b_near
+    b_da = b_da * b_near
+    b_dg += _tl_sums(m_from, b_query * b_dq + b_strength[:, None] * b_write * b_da, WIDE)
+    b_near = _tl_decay_over(m_after, b_log2, WIDE)
+    b_dw = b_dw * b_near
+    b_dg += _tl_sums(m_before, b_write * b_dw, WIDE)
+    b_diagonal = tl.sum(tl.where(m_same, b_D_A_qk, 0.0), 1)[:, None]
+    b_dq += b_diagonal * b_write
+    b_dw += b_diagonal * b_query
+    for i_l in range(LEVELS):
+        m_link = _tl_near(o_c[:, None], o_c[None, :], i_l)
+        b_near = _tl_decay_over(m_link, b_log2, WIDE)
+        m_pair = _tl_pairs(o_c[:, None], o_c[None, :], i_l)
+        b_crossing = tl.zeros((BC, BK), ACC)
+        b_P_A_qk = tl.where(m_pair, b_D_A_qk, 0.0)
+        b_part = _tl_dot(b_P_A_qk, b_write * b_near, DT, WIDE) * b_near
+        b_dq += b_part
+        b_crossing += b_query * b_part
+        b_part = _tl_dot(tl.trans(b_P_A_qk), b_query * b_near, DT, WIDE) * b_near
+        b_dw += b_part
+        b_crossing += b_write * b_part
+        b_P_R = tl.where(m_pair, b_D_R, 0.0)
+        b_cP_R = b_strength[:, None] * b_P_R
+        b_part = _tl_dot(b_P_R, b_write * b_near, DT, WIDE) * b_near
+        b_da += b_part
+        b_crossing += b_strength[:, None] * b_write * b_part
+        b_part = _tl_dot(tl.trans(b_cP_R), b_write * b_near, DT, WIDE) * b_near
+        b_dw += b_part
+        b_crossing += b_write * b_part
+        m_crossed = _tl_near(o_c[None, :], o_c[:, None], i_l)
+        b_dg += _tl_sums(m_crossed, b_crossing, WIDE)
+    b_dg = tl.where(m_tk, b_dg, 0.0)
+    b_d_write = b_strength[:, None] * b_da
+    b_d_write += b_dw
+    b_d_strength = tl.sum(b_write * b_da, 1)
+    b_d_query = b_dq
+    b_d_log_decay = b_dg
+    b_q = tl.load(p_q + o_t[:, None] * s_q[1] + o_k[None, :] * s_q[3], mask=m_tk, other=0.0).to(ACC)
+    b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
+    b_g = tl.load(p_g + o_t[:, None] * s_g[1] + o_k[None, :] * s_g[3], mask=m_tk, other=0.0).to(ACC)
+    b_beta = tl.load(p_beta + o_t * s_beta[1], mask=m_t, other=0.0).to(ACC)
+    if p_A_log is not None:
+        b_A_log = tl.load(p_A_log).to(ACC)
+    if p_dt_bias is not None:
+        b_dt_bias = tl.load(p_dt_bias + o_k[None, :] * s_dt_bias[1], mask=m_k[None, :], other=0.0).to(ACC)
+    if opt_use_beta_sigmoid_in_kernel:
+        b_b = _tl_sigmoid(b_beta)
+    else:
+        b_b = b_beta
+    if opt_use_gate_in_kernel:
+        b_exp = tl.exp(b_A_log)
+        b_minus_2 = -b_exp
+        b_dt_bias_tokens = b_dt_bias + tl.zeros((BC, BK), ACC)
+        b_total = b_g + b_dt_bias_tokens
+        b_softplus = _tl_softplus(b_total)
+        b_minus_2_tokens = b_minus_2 + tl.zeros((BC,), ACC)
+        b_minus_2_tokens_spread = b_minus_2_tokens[:, None] + tl.zeros((BC, BK), ACC)
+        b_d_9 = b_d_log_decay * b_softplus
+        b_d_10 = b_d_log_decay * b_minus_2_tokens_spread
+        b_d_11 = tl.sum(tl.where(m_k[None, :], b_d_9, 0.0), 1)
+        b_d_12 = tl.sum(b_d_11, 0)
+        b_d_13 = _tl_sigmoid(b_total)
+        b_d_14 = b_d_10 * b_d_13
+        b_d_15 = tl.sum(b_d_14, 0)[None, :]
+        b_d_16 = -b_d_12
+        b_d_17 = b_d_16 * b_exp
+        b_d_g = b_d_14
+        b_d_dt_bias = b_d_15
+        b_d_A_log = b_d_17
+    else:
+        b_d_18 = tl.where(b_g <= 0.0, b_d_log_decay, 0.0)
+        b_d_g = b_d_18
+        b_d_dt_bias = tl.full((1, BK), 0.0, ACC)
+        b_d_A_log = tl.full((), 0.0, ACC)
+    b_d_19 = b_d_query * c_scale
+    if opt_use_qk_l2norm_in_kernel:
+        b_d_20 = _tl_rows_l2norm_grad(b_d_19, b_q, m_k[None, :])
+        b_d_q = b_d_20
+    else:
+        b_d_q = b_d_19
+    b_d_21 = -b_d_strength
+    if opt_use_beta_sigmoid_in_kernel:
+        b_b = _tl_sigmoid(b_beta)
+        b_d_22 = 1.0 - b_b
+        b_d_23 = b_b * b_d_22
+        b_d_24 = b_d_21 * b_d_23
+        b_d_beta_2 = b_d_24
+    else:
+        b_d_beta_2 = b_d_21
+    if opt_use_qk_l2norm_in_kernel:
+        b_d_25 = _tl_rows_l2norm_grad(b_d_write, b_k, m_k[None, :])
+        b_d_k = b_d_25
+    else:
+        b_d_k = b_d_write
+    g_q += b_d_q
+    g_k += b_d_k
+    g_g += b_d_g
+    g_beta += b_d_beta_2
+    g_A_log += b_d_A_log
+    g_dt_bias += b_d_dt_bias
+    tl.store(pg_q + o_row[:, None] * K + o_k[None, :], (g_q).to(pg_q.dtype.element_ty), mask=m_tk)
+    tl.store(pg_k + o_row[:, None] * K + o_k[None, :], (g_k).to(pg_k.dtype.element_ty), mask=m_tk)
+    tl.store(pg_g + o_row[:, None] * K + o_k[None, :], (g_g).to(pg_g.dtype.element_ty), mask=m_tk)
+    tl.store(pg_beta + o_row, g_beta, mask=m_t)
+    if p_A_log is not None:
+        tl.store(pg_A_log + i_p * HV + i_h, g_A_log)
+    if p_dt_bias is not None:
+        tl.store(pg_dt_bias + (i_p * HV + i_h) * K + o_k[None, :], g_dt_bias, mask=m_k[None, :])
+
+
+class _ChunkPlan(NamedTuple):
+    """Sizes and tables of one call of the chunk kernels."""
+
+    chunk: int
+    slots: int  # chunks of all sequences, at most
+    table: torch.Tensor  # [slots, 2]: sequence and number of every chunk, -1 beyond the last
+    first: torch.Tensor  # [N + 1]: each sequence's first slot
+    key_block: int
+    value_blocks: tuple[int, int]  # columns of the state that a program of the scans, and of the gradients, works on at most
+    stages: int  # of the scans' pipeline
+    dot: Any  # the type of the products' factors
+    wide: str  # how float32 factors are multiplied
+
+
+def _chunk_plan(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int, like: torch.Tensor) -> _ChunkPlan:
+    """Tables made on the device, so that nothing waits for it."""
+    tiles = _chunk_tiles(sizes, like)
+    chunk = min(chunk, tiles.chunk)
+    slots = _chunk_slots(sizes, cu_seqlens, chunk)
+    if cu_seqlens is None:
+        first = torch.arange(sizes.batch + 1, device=like.device, dtype=torch.int32) * -(-sizes.tokens // chunk)
+    else:
+        counts = (cu_seqlens[1:] - cu_seqlens[:-1] + chunk - 1) // chunk
+        first = F.pad(counts.cumsum(0), (1, 0)).to(torch.int32)
+    slot = torch.arange(slots, device=like.device, dtype=torch.int32)
+    sequence = torch.searchsorted(first, slot, right=True, out_int32=True) - 1
+    within = slot - first[sequence.clamp(max=first.shape[0] - 1)]
+    table = torch.stack((torch.where(sequence < first.shape[0] - 1, sequence, -1), within), 1).contiguous()
+    half = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}.get(like.dtype)
+    dot = tl.float32 if half is None or _INTERPRETED else half  # the interpreter's bfloat16 arithmetic is wrong
+    wide = "ieee" if torch.version.hip else "tf32x3"
+    key_block = max(16, triton.next_power_of_2(sizes.keys))
+    return _ChunkPlan(chunk, slots, table, first, key_block, (tiles.scan, tiles.gradients), tiles.stages, dot, wide)
+
+
+class _ChunkTiles(NamedTuple):
+    """Tiles for half-precision or float32 inputs and keys up to a size; all fit into 99 KiB of shared memory."""
+
+    half: bool
+    keys: int
+    chunk: int
+    scan: int
+    gradients: int
+    stages: int
+
+
+_CHUNK_TILES = (
+    _ChunkTiles(half=True, keys=128, chunk=64, scan=32, gradients=32, stages=2),
+    _ChunkTiles(half=True, keys=256, chunk=32, scan=32, gradients=16, stages=1),
+    _ChunkTiles(half=False, keys=128, chunk=32, scan=32, gradients=16, stages=1),
+    _ChunkTiles(half=False, keys=256, chunk=16, scan=16, gradients=16, stages=1),
+)
+
+
+def _chunk_tiles(sizes: _Sizes, like: torch.Tensor) -> _ChunkTiles:
+    """The first row of the table that fits."""
+    half = like.dtype != torch.float32
+    for tiles in _CHUNK_TILES:
+        if tiles.half == half and sizes.keys <= tiles.keys:
+            return tiles
+    raise ValueError(f"kda: the chunkwise kernels take {_KEY_AXIS} up to {tiles.keys}, but it is {sizes.keys}")
+
+
+def _kernel_chunk(sizes: _Sizes, chunk: int, like: torch.Tensor) -> int:
+    """Tokens per chunk: what was asked for, as far as its tiles fit."""
+    return min(chunk, _chunk_tiles(sizes, like).chunk)
+
+
+def _chunk_slots(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int) -> int:
+    """How many chunks all sequences have at most, from shapes alone."""
+    if cu_seqlens is None:
+        return sizes.batch * -(-sizes.tokens // chunk)
+    return -(-sizes.tokens // chunk) + cu_seqlens.shape[0] - 1
+
+
+def _chunk_value_block(sizes: _Sizes, largest: int) -> int:
+    """Columns of the state that one program holds."""
+    whole = max(16, triton.next_power_of_2(sizes.values))
+    return whole if False else min(whole, largest)
+
+
+def _triton_chunk_forward(
+    arguments: tuple[torch.Tensor | None, ...],
+    options: tuple[Any, ...],
+    initial_state: torch.Tensor | None,
+    cu_seqlens: torch.Tensor | None,
+    chunk: int,
+    save: bool,
+) -> tuple[torch.Tensor, ...]:
+    """Outputs, final state [N, HV, K, V] and, with `save`, the state before every chunk."""
+    sizes = _sizes(arguments)
+    outputs = _empty_outputs(arguments, sizes)
+    like = _widest(arguments)
+    rows = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    final_state = like.new_empty(rows, sizes.heads, sizes.keys, sizes.values, dtype=torch.float32)
+    plan = _chunk_plan(sizes, cu_seqlens, chunk, like)
+    shape = (plan.slots if save else 0, sizes.heads, sizes.keys, sizes.values)
+    states = like.new_empty(shape) if cu_seqlens is None else like.new_zeros(shape)  # packed sequences may need fewer chunks
+    if rows * sizes.heads == 0:
+        return (*outputs, final_state, states)
+    prepared = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)
+    block = _chunk_value_block(sizes, plan.value_blocks[0])
+    blocks = triton.cdiv(sizes.values, block)
+    with torch.cuda.device_of(like):
+        _chunk_scan_kernel[(blocks * sizes.heads * rows,)](
+            *_with_strides(arguments),
+            *outputs,
+            initial_state,
+            _triton_strides(initial_state),
+            final_state,
+            *prepared,
+            states if save else None,
+            plan.first,
+            cu_seqlens,
+            *_chunk_constants(arguments, options, sizes, plan, block),
+            num_warps=4,
+            num_stages=plan.stages,
+        )
+    return (*outputs, final_state, states)
+
+
+def _widest(arguments: tuple[torch.Tensor | None, ...]) -> torch.Tensor:
+    """The first vector input: its dtype is that of the products."""
+    return next(x for info, x in zip(_ARGUMENTS, arguments, strict=True) if x is not None and info.per_token and info.axes)
+
+
+def _with_strides(arguments: tuple[torch.Tensor | None, ...]) -> Iterator[Any]:
+    """Every argument and its strides, as the kernels take them."""
+    for x in arguments:
+        yield from (x, _triton_strides(x))
+
+
+def _chunk_constants(
+    arguments: tuple[torch.Tensor | None, ...], options: tuple[Any, ...], sizes: _Sizes, plan: _ChunkPlan, block: int
+) -> tuple[Any, ...]:
+    """The kernels' numbers and constants, in order."""
+    return (
+        *_chunk_numbers(arguments, options),
+        sizes.tokens,
+        sizes.batch * sizes.tokens,
+        *_chunk_axes(arguments),
+        *options[len(_NUMBERS) :],
+        sizes.key_heads,
+        sizes.heads,
+        sizes.keys,
+        sizes.values,
+        plan.chunk,
+        plan.chunk.bit_length() - 1,
+        plan.key_block,
+        block,
+        triton.cdiv(sizes.values, block),
+        tl.float32,
+        plan.dot,
+        plan.wide,
+    )
+
+
+def _chunk_numbers(arguments: tuple[torch.Tensor | None, ...], options: tuple[Any, ...]) -> tuple[float, ...]:
+    """Numbers that the expressions use."""
+    scale = options[0]
+    return (
+        float(scale),
+    )
+
+
+def _chunk_axes(arguments: tuple[torch.Tensor | None, ...]) -> tuple[int, ...]:
+    """Sizes and blocks of the axes that are neither the key nor the value axis."""
+    return (
+    )
+
+
+def _chunk_prepare(
+    arguments: tuple[torch.Tensor | None, ...],
+    options: tuple[Any, ...],
+    sizes: _Sizes,
+    plan: _ChunkPlan,
+    cu_seqlens: torch.Tensor | None,
+    like: torch.Tensor,
+) -> tuple[torch.Tensor | None, ...]:
+    """Scores and inverses of all chunks [slots, HV, .., C, C], rows decayed to their borders [.., C, K], decays through them [.., K]."""
+    matrices = like.new_empty(plan.slots, sizes.heads, 2, plan.chunk, plan.chunk)
+    rows = like.new_empty(plan.slots, sizes.heads, 3, plan.chunk, sizes.keys)
+    prepared = (matrices, rows, like.new_empty(plan.slots, sizes.heads, sizes.keys, dtype=torch.float32))
+    if plan.slots:
+        with torch.cuda.device_of(like):
+            _chunk_prepare_kernel[(plan.slots * sizes.heads,)](
+                *_with_strides(arguments),
+                *prepared,
+                plan.table,
+                cu_seqlens,
+                *_chunk_constants(arguments, options, sizes, plan, 16),
+                num_warps=4,
+                num_stages=1,
+            )
+    return prepared
+
+
+def _triton_chunk_backward(
+    arguments: tuple[torch.Tensor | None, ...],
+    options: tuple[Any, ...],
+    initial_state: torch.Tensor | None,
+    cu_seqlens: torch.Tensor | None,
+    chunk: int,
+    states: torch.Tensor,
+    d_outputs: tuple[torch.Tensor | None, ...],
+    d_final_state: torch.Tensor | None,
+) -> tuple[torch.Tensor | None, ...]:
+    """Gradients of all arguments, then of the initial state; None for what is None."""
+    sizes = _sizes(arguments)
+    like = _widest(arguments)
+    rows = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    plan = _chunk_plan(sizes, cu_seqlens, chunk, like)
+    given = tuple(_given(d, arguments, sizes, axes) for d, axes in zip(d_outputs, _OUTPUT_AXES, strict=True))
+    gradients = [None if x is None else _gradient_memory(info, x, sizes, plan) for info, x in zip(_ARGUMENTS, arguments, strict=True)]
+    d_initial = None if initial_state is None else like.new_empty(initial_state.shape, dtype=torch.float32)
+    if rows * sizes.heads:
+        _launch_backward(arguments, options, sizes, plan, cu_seqlens, states, given, d_final_state, gradients, d_initial)
+    found = [None if g is None or x is None else _reduced(info, g, x) for info, g, x in zip(_ARGUMENTS, gradients, arguments, strict=True)]
+    return (*found, None if d_initial is None or initial_state is None else d_initial.to(initial_state.dtype))
+
+
+def _refuse_faulty_compiler(like: torch.Tensor) -> None:
+    """Raises where the gradients kernel would be built by a compiler that was seen to make wrong numbers of it, silently.
+
+    ptxas 12.8, which comes with Triton 3.6, miscompiles products of transposed tiles in half precision for Hopper; 13.0 was right in every
+    configuration compared with the float64 form.
+    """
+    if not like.is_cuda or torch.version.hip or like.dtype == torch.float32 or torch.cuda.get_device_capability(like.device)[0] != 9:
+        return
+    tool = triton.knobs.nvidia.ptxas
+    if tuple(int(part) for part in tool.version.split(".")[:2]) < (13, 0):
+        raise RuntimeError(
+            f"kda: ptxas {tool.version} ({tool.path}) makes wrong gradients for {like.dtype} on this GPU; "
+            "set TRITON_PTXAS_PATH to the ptxas of a CUDA toolkit 13.0 or newer before Triton is imported"
+        )
+
+
+def _launch_backward(
+    arguments: tuple[torch.Tensor | None, ...],
+    options: tuple[Any, ...],
+    sizes: _Sizes,
+    plan: _ChunkPlan,
+    cu_seqlens: torch.Tensor | None,
+    states: torch.Tensor,
+    given: tuple[torch.Tensor, ...],
+    d_final_state: torch.Tensor | None,
+    gradients: list[torch.Tensor | None],
+    d_initial: torch.Tensor | None,
+) -> None:
+    """Prepares again, scans backwards, and fills the gradients of every chunk."""
+    like = _widest(arguments)
+    _refuse_faulty_compiler(like)
+    rows = plan.first.shape[0] - 1
+    prepared = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)
+    d_states = torch.empty_like(states)
+    d_writes = like.new_empty(1, sizes.batch * sizes.tokens, sizes.heads, sizes.values)
+    cotangents = tuple(part for d in given for part in (d, d.stride()))
+    block = _chunk_value_block(sizes, plan.value_blocks[0])
+    with torch.cuda.device_of(like):
+        _chunk_reverse_kernel[(triton.cdiv(sizes.values, block) * sizes.heads * rows,)](
+            *_with_strides(arguments),
+            *cotangents,
+            *prepared,
+            states,
+            d_states,
+            d_writes,
+            d_final_state,
+            _triton_strides(d_final_state),
+            d_initial,
+            plan.first,
+            cu_seqlens,
+            *_chunk_constants(arguments, options, sizes, plan, block),
+            num_warps=4,
+            num_stages=plan.stages,
+        )
+        block = _chunk_value_block(sizes, plan.value_blocks[1])
+        if plan.slots:
+            _chunk_gradients_kernel[(plan.slots * sizes.heads,)](
+                *_with_strides(arguments),
+                *cotangents,
+                *gradients,
+                *prepared,
+                states,
+                d_states,
+                d_writes,
+                plan.table,
+                cu_seqlens,
+                *_chunk_constants(arguments, options, sizes, plan, block),
+                num_warps=8,
+                num_stages=1,
+            )
+
+
+def _given(gradient: torch.Tensor | None, arguments: tuple[torch.Tensor | None, ...], sizes: _Sizes, axes: tuple[str, ...]) -> torch.Tensor:
+    """An output's gradient; zeros without memory for one that nothing asked for."""
+    return _incoming_gradient(None, arguments, sizes, axes, torch.float32) if gradient is None else gradient
+
+
+def _gradient_memory(info: _Argument, x: torch.Tensor, sizes: _Sizes, plan: _ChunkPlan) -> torch.Tensor:
+    """Memory for a gradient per value head: of an input per token, of a param per chunk."""
+    if not info.per_token:
+        return x.new_zeros(plan.slots, sizes.heads, *x.shape[1:], dtype=torch.float32)
+    shared = x.shape[2] != sizes.heads
+    return x.new_empty(sizes.batch, sizes.tokens, sizes.heads, *x.shape[3:], dtype=torch.float32 if shared else x.dtype)
+
+
+def _reduced(info: _Argument, gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Summed over the value heads that share a key head, or over chunks, in float32."""
+    if not info.per_token:
+        return gradient.sum(0).to(x.dtype)
+    return (gradient if gradient.shape[2] == x.shape[2] else gradient.unflatten(2, (x.shape[2], -1)).sum(3)).to(x.dtype)
+
+
 # Operators are global: the digest and the module's name keep apart two versions of a spec, and one version imported under two names.
 _NAMESPACE = "recgen_kda_0efbf5d5eae5_" + "".join(c if c.isalnum() else "_" for c in __name__)
 _FORWARD_SCHEMA = (
@@ -1778,6 +2855,11 @@ def _on_triton(arguments: tuple[torch.Tensor | None, ...]) -> bool:
     return first.is_cuda or _INTERPRETED
 
 
+def _chunk_on_triton(arguments: tuple[torch.Tensor | None, ...]) -> bool:
+    """Whether the chunkwise form runs as Triton kernels: as the others, but for float64, which the PyTorch form computes everywhere."""
+    return _on_triton(arguments) and _computing_dtype(arguments) == torch.float32
+
+
 def _split(values: tuple[Any, ...]) -> tuple[tuple[torch.Tensor | None, ...], tuple[Any, ...], tuple[Any, ...]]:
     """An operator's positional arguments as tensors, options, and the rest."""
     options_end = _ARGUMENT_COUNT + _OPTION_COUNT
@@ -1795,6 +2877,8 @@ def _chunk_forward(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, (initial_state, cu_seqlens, chunk, save) = _split(values)
     _check_boundaries(cu_seqlens, arguments)
     with _no_autocast(values):
+        if _chunk_on_triton(arguments):
+            return _triton_chunk_forward(arguments, options, initial_state, cu_seqlens, chunk, save)
         return _torch_chunk_forward(arguments, options, initial_state, cu_seqlens, chunk, save)
 
 
@@ -1813,7 +2897,7 @@ def _recurrent_forward(*values: Any) -> tuple[torch.Tensor, ...]:
 def _chunk_backward(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, (initial_state, cu_seqlens, chunk, states, *gradients) = _split(values)
     given, d_final = tuple(gradients[:-1]), gradients[-1]
-    backward = _torch_chunk_backward
+    backward = _triton_chunk_backward if _chunk_on_triton(arguments) else _torch_chunk_backward
     with _no_autocast(values):
         found = backward(arguments, options, initial_state, cu_seqlens, chunk, states, given, d_final)
     return _present(found, states)
@@ -1865,6 +2949,10 @@ def _fake_outputs(values: tuple[Any, ...]) -> tuple[_Sizes, int, list[torch.Tens
 def _fake_chunk_forward(*values: Any) -> tuple[torch.Tensor, ...]:
     sizes, _, outputs = _fake_outputs(values)
     cu_seqlens, chunk, save = values[-3:]
+    if _chunk_on_triton(values[:_ARGUMENT_COUNT]):
+        like = _widest(values[:_ARGUMENT_COUNT])
+        slots = _chunk_slots(sizes, cu_seqlens, _kernel_chunk(sizes, chunk, like)) if save else 0
+        return (*outputs, like.new_empty(slots, sizes.heads, sizes.keys, sizes.values))
     shape = (_saved_chunks(sizes, cu_seqlens, chunk), sizes.batch * sizes.heads, sizes.keys, sizes.values)
     return (*outputs, outputs[-1].new_empty(shape if save else (0,)))
 
@@ -2220,7 +3308,7 @@ def chunk_kda(
     cu_seqlens: torch.Tensor | None = None,
     chunk_size: int = 64,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The chunkwise form, with a backward: training and prefill. PyTorch on every device, in float32 (float64 for float64 inputs).
+    """The chunkwise form, with a backward: training and prefill. Triton kernels on GPUs, PyTorch elsewhere and for float64 inputs.
 
     Kimi Delta Attention (Kimi Team 2025): decay every key channel, predict, correct, write.
 

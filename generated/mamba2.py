@@ -1508,6 +1508,8 @@ def _chunk_prepare_kernel(
     p_D, s_D,
     p_dt_bias, s_dt_bias,
     w_matrices,
+    w_rows,
+    w_through,
     w_table,
     w_bounds,
     n_dt_min: tl.float64,
@@ -1520,6 +1522,7 @@ def _chunk_prepare_kernel(
     K: tl.constexpr,
     V: tl.constexpr,
     BC: tl.constexpr,
+    LEVELS: tl.constexpr,
     BK: tl.constexpr,
     BV: tl.constexpr,
     NV: tl.constexpr,
@@ -1609,6 +1612,8 @@ def _chunk_scan_kernel(
     ws_initial,
     w_final,
     w_matrices,
+    w_rows,
+    w_through,
     w_states,
     w_first,
     w_bounds,
@@ -1622,6 +1627,7 @@ def _chunk_scan_kernel(
     K: tl.constexpr,
     V: tl.constexpr,
     BC: tl.constexpr,
+    LEVELS: tl.constexpr,
     BK: tl.constexpr,
     BV: tl.constexpr,
     NV: tl.constexpr,
@@ -1736,6 +1742,8 @@ def _chunk_reverse_kernel(
     pd_y,
     sd_y,
     w_matrices,
+    w_rows,
+    w_through,
     w_states,
     w_dstates,
     w_dwrites,
@@ -1754,6 +1762,7 @@ def _chunk_reverse_kernel(
     K: tl.constexpr,
     V: tl.constexpr,
     BC: tl.constexpr,
+    LEVELS: tl.constexpr,
     BK: tl.constexpr,
     BV: tl.constexpr,
     NV: tl.constexpr,
@@ -1877,6 +1886,8 @@ def _chunk_gradients_kernel(
     pg_D,
     pg_dt_bias,
     w_matrices,
+    w_rows,
+    w_through,
     w_states,
     w_dstates,
     w_dwrites,
@@ -1892,6 +1903,7 @@ def _chunk_gradients_kernel(
     K: tl.constexpr,
     V: tl.constexpr,
     BC: tl.constexpr,
+    LEVELS: tl.constexpr,
     BK: tl.constexpr,
     BV: tl.constexpr,
     NV: tl.constexpr,
@@ -1958,6 +1970,12 @@ def _chunk_gradients_kernel(
     b_write = tl.where(m_tk, b_B, 0.0)
     b_query = tl.where(m_tk, b_C, 0.0)
     b_log_decay = tl.where(m_t, b_min, 0.0)
+    g_dt = tl.zeros((BC,), ACC)
+    g_A = tl.zeros((), ACC)
+    g_B = tl.zeros((BC, BK), ACC)
+    g_C = tl.zeros((BC, BK), ACC)
+    g_D = tl.zeros((), ACC)
+    g_dt_bias = tl.zeros((), ACC)
     b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
     b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
     b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log2 - b_coarse, 0)
@@ -1966,15 +1984,9 @@ def _chunk_gradients_kernel(
     b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
     b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
     b_gamma = _tl_gamma(b_Gc, b_Gf, b_Gc, b_Gf, m_ij)
-    g_dt = tl.zeros((BC,), ACC)
-    g_A = tl.zeros((), ACC)
-    g_B = tl.zeros((BC, BK), ACC)
-    g_C = tl.zeros((BC, BK), ACC)
-    g_D = tl.zeros((), ACC)
-    g_dt_bias = tl.zeros((), ACC)
-    b_dq_in = tl.zeros((BC, BK), ACC)
-    b_D_qk = tl.zeros((BC, BC), ACC)
-    b_dw_end = tl.zeros((BC, BK), ACC)
+    b_dq = tl.zeros((BC, BK), ACC)
+    b_dw = tl.zeros((BC, BK), ACC)
+    b_D_A_qk = tl.zeros((BC, BC), ACC)
     b_passed = tl.zeros((BK,), ACC)
     for i_v in range(NV):
         o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
@@ -2005,13 +2017,13 @@ def _chunk_gradients_kernel(
         b_D = tl.load(p_D).to(ACC)
         b_D_tokens = b_D + tl.zeros((BC,), ACC)
         b_D_tokens_spread = b_D_tokens[:, None] + tl.zeros((BC, BV), ACC)
-        b_d_10 = b_d_y * b_x
-        b_d_11 = b_d_y * b_D_tokens_spread
-        b_d_12 = tl.sum(tl.where(m_v[None, :], b_d_10, 0.0), 1)
-        b_d_13 = tl.sum(b_d_12, 0)
+        b_d_22 = b_d_y * b_x
+        b_d_23 = b_d_y * b_D_tokens_spread
+        b_d_24 = tl.sum(tl.where(m_v[None, :], b_d_22, 0.0), 1)
+        b_d_25 = tl.sum(b_d_24, 0)
         b_d_read = tl.where(m_tv, b_d_y, 0.0)
-        h_x = b_d_11
-        g_D += b_d_13
+        h_x = b_d_23
+        g_D += b_d_25
         b_dE = tl.load(w_dwrites + o_row[:, None] * V + o_v[None, :], mask=m_tv, other=0.0).to(ACC)
         b_d_value = b_dE
         b_x = tl.load(p_x + o_t[:, None] * s_x[1] + o_v[None, :] * s_x[3], mask=m_tv, other=0.0).to(ACC)
@@ -2047,23 +2059,23 @@ def _chunk_gradients_kernel(
         g_dt += b_d_dt
         g_dt_bias += b_d_dt_bias
         tl.store(pg_x + o_row[:, None] * V + o_v[None, :], (b_d_2 + h_x).to(pg_x.dtype.element_ty), mask=m_tv)
-        b_dq_in += _tl_dot(b_d_read, tl.trans(b_h), DT, WIDE)
-        b_D_qk += _tl_dot(b_d_read, tl.trans(b_value), DT, WIDE)
-        b_dw_end += _tl_dot(b_value, tl.trans(b_dh), DT, WIDE)
+        b_dq += _tl_dot(b_d_read, tl.trans(b_h), DT, WIDE)
+        b_D_A_qk += _tl_dot(b_d_read, tl.trans(b_value), DT, WIDE)
+        b_dw += _tl_dot(b_value, tl.trans(b_dh), DT, WIDE)
         b_passed += tl.sum(b_h.to(ACC) * b_dh.to(ACC), 1)
-    b_dq_in = b_dq_in * b_from_start[:, None]
-    b_dw_end = b_dw_end * b_to_end[:, None]
-    b_P_qk = (b_D_qk) * b_gamma
+    b_dq = b_dq * b_from_start[:, None]
+    b_dw = b_dw * b_to_end[:, None]
     b_dg = tl.sum(b_passed, 0) * b_through + tl.zeros((BC,), ACC)
-    b_links = _tl_dot(b_query, tl.trans(b_write), DT, WIDE) * b_P_qk
+    b_dg += tl.sum(tl.where(m_ij, tl.sum(b_query * b_dq, 1)[:, None], 0.0), 0)
+    b_dg += tl.sum(tl.where(m_after, tl.sum(b_write * b_dw, 1)[:, None], 0.0), 0)
+    b_P_A_qk = (b_D_A_qk) * b_gamma
+    b_dq += _tl_dot(b_P_A_qk, b_write, DT, WIDE)
+    b_dw += _tl_dot(tl.trans(b_P_A_qk), b_query, DT, WIDE)
+    b_links = _tl_dot(b_query, tl.trans(b_write), DT, WIDE) * b_P_A_qk
     b_dg += _tl_crossing(b_links, m_ij, BC, WIDE)
-    b_dg += tl.sum(tl.where(m_ij, tl.sum(b_query * b_dq_in, 1)[:, None], 0.0), 0)
-    b_dg += tl.sum(tl.where(m_after, tl.sum(b_write * b_dw_end, 1)[:, None], 0.0), 0)
     b_dg = tl.where(m_t, b_dg, 0.0)
-    b_d_write = b_dw_end
-    b_d_write += _tl_dot(tl.trans(b_P_qk), b_query, DT, WIDE)
-    b_d_query = b_dq_in
-    b_d_query += _tl_dot(b_P_qk, b_write, DT, WIDE)
+    b_d_write = b_dw
+    b_d_query = b_dq
     b_d_log_decay = b_dg
     b_dt = tl.load(p_dt + o_t * s_dt[1], mask=m_t, other=0.0).to(ACC)
     b_A = tl.load(p_A).to(ACC)
@@ -2210,7 +2222,7 @@ def _triton_chunk_forward(
     states = like.new_empty(shape) if cu_seqlens is None else like.new_zeros(shape)  # packed sequences may need fewer chunks
     if rows * sizes.heads == 0:
         return (*outputs, final_state, states)
-    matrices = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)
+    prepared = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)
     block = _chunk_value_block(sizes, plan.value_blocks[0])
     blocks = triton.cdiv(sizes.values, block)
     with torch.cuda.device_of(like):
@@ -2220,7 +2232,7 @@ def _triton_chunk_forward(
             initial_state,
             _triton_strides(initial_state),
             final_state,
-            matrices,
+            *prepared,
             states if save else None,
             plan.first,
             cu_seqlens,
@@ -2257,6 +2269,7 @@ def _chunk_constants(
         sizes.keys,
         sizes.values,
         plan.chunk,
+        plan.chunk.bit_length() - 1,
         plan.key_block,
         block,
         triton.cdiv(sizes.values, block),
@@ -2289,21 +2302,22 @@ def _chunk_prepare(
     plan: _ChunkPlan,
     cu_seqlens: torch.Tensor | None,
     like: torch.Tensor,
-) -> torch.Tensor:
-    """Scores and inverses of all chunks, [slots, HV, matrices, C, C]."""
+) -> tuple[torch.Tensor | None, ...]:
+    """Scores and inverses of all chunks, [slots, HV, matrices, C, C], and nothing for what only a decay per key channel needs."""
     matrices = like.new_empty(plan.slots, sizes.heads, 1, plan.chunk, plan.chunk)
+    prepared = (matrices, None, None)
     if plan.slots:
         with torch.cuda.device_of(like):
             _chunk_prepare_kernel[(plan.slots * sizes.heads,)](
                 *_with_strides(arguments),
-                matrices,
+                *prepared,
                 plan.table,
                 cu_seqlens,
                 *_chunk_constants(arguments, options, sizes, plan, 16),
                 num_warps=4,
                 num_stages=1,
             )
-    return matrices
+    return prepared
 
 
 def _triton_chunk_backward(
@@ -2362,7 +2376,7 @@ def _launch_backward(
     like = _widest(arguments)
     _refuse_faulty_compiler(like)
     rows = plan.first.shape[0] - 1
-    matrices = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)
+    prepared = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)
     d_states = torch.empty_like(states)
     d_writes = like.new_empty(1, sizes.batch * sizes.tokens, sizes.heads, sizes.values)
     cotangents = tuple(part for d in given for part in (d, d.stride()))
@@ -2371,7 +2385,7 @@ def _launch_backward(
         _chunk_reverse_kernel[(triton.cdiv(sizes.values, block) * sizes.heads * rows,)](
             *_with_strides(arguments),
             *cotangents,
-            matrices,
+            *prepared,
             states,
             d_states,
             d_writes,
@@ -2390,7 +2404,7 @@ def _launch_backward(
                 *_with_strides(arguments),
                 *cotangents,
                 *gradients,
-                matrices,
+                *prepared,
                 states,
                 d_states,
                 d_writes,

@@ -1204,6 +1204,8 @@ def _chunk_prepare_kernel(
     p_v, s_v,
     p_g, s_g,
     w_matrices,
+    w_rows,
+    w_through,
     w_table,
     w_bounds,
     n_scale: tl.float64,
@@ -1214,6 +1216,7 @@ def _chunk_prepare_kernel(
     K: tl.constexpr,
     V: tl.constexpr,
     BC: tl.constexpr,
+    LEVELS: tl.constexpr,
     BK: tl.constexpr,
     BV: tl.constexpr,
     NV: tl.constexpr,
@@ -1283,6 +1286,8 @@ def _chunk_scan_kernel(
     ws_initial,
     w_final,
     w_matrices,
+    w_rows,
+    w_through,
     w_states,
     w_first,
     w_bounds,
@@ -1294,6 +1299,7 @@ def _chunk_scan_kernel(
     K: tl.constexpr,
     V: tl.constexpr,
     BC: tl.constexpr,
+    LEVELS: tl.constexpr,
     BK: tl.constexpr,
     BV: tl.constexpr,
     NV: tl.constexpr,
@@ -1380,6 +1386,8 @@ def _chunk_reverse_kernel(
     pd_o,
     sd_o,
     w_matrices,
+    w_rows,
+    w_through,
     w_states,
     w_dstates,
     w_dwrites,
@@ -1396,6 +1404,7 @@ def _chunk_reverse_kernel(
     K: tl.constexpr,
     V: tl.constexpr,
     BC: tl.constexpr,
+    LEVELS: tl.constexpr,
     BK: tl.constexpr,
     BV: tl.constexpr,
     NV: tl.constexpr,
@@ -1494,6 +1503,8 @@ def _chunk_gradients_kernel(
     pg_v,
     pg_g,
     w_matrices,
+    w_rows,
+    w_through,
     w_states,
     w_dstates,
     w_dwrites,
@@ -1507,6 +1518,7 @@ def _chunk_gradients_kernel(
     K: tl.constexpr,
     V: tl.constexpr,
     BC: tl.constexpr,
+    LEVELS: tl.constexpr,
     BK: tl.constexpr,
     BV: tl.constexpr,
     NV: tl.constexpr,
@@ -1556,6 +1568,9 @@ def _chunk_gradients_kernel(
     b_write = tl.where(m_tk, b_k, 0.0)
     b_query = tl.where(m_tk, b_product, 0.0)
     b_log_decay = tl.where(m_t, b_g, 0.0)
+    g_q = tl.zeros((BC, BK), ACC)
+    g_k = tl.zeros((BC, BK), ACC)
+    g_g = tl.zeros((BC,), ACC)
     b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
     b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
     b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log2 - b_coarse, 0)
@@ -1564,12 +1579,9 @@ def _chunk_gradients_kernel(
     b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
     b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
     b_gamma = _tl_gamma(b_Gc, b_Gf, b_Gc, b_Gf, m_ij)
-    g_q = tl.zeros((BC, BK), ACC)
-    g_k = tl.zeros((BC, BK), ACC)
-    g_g = tl.zeros((BC,), ACC)
-    b_dq_in = tl.zeros((BC, BK), ACC)
-    b_D_qk = tl.zeros((BC, BC), ACC)
-    b_dw_end = tl.zeros((BC, BK), ACC)
+    b_dq = tl.zeros((BC, BK), ACC)
+    b_dw = tl.zeros((BC, BK), ACC)
+    b_D_A_qk = tl.zeros((BC, BC), ACC)
     b_passed = tl.zeros((BK,), ACC)
     for i_v in range(NV):
         o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
@@ -1587,23 +1599,23 @@ def _chunk_gradients_kernel(
         b_dE = tl.load(w_dwrites + o_row[:, None] * V + o_v[None, :], mask=m_tv, other=0.0).to(ACC)
         b_d_value = b_dE
         tl.store(pg_v + o_row[:, None] * V + o_v[None, :], (b_d_value).to(pg_v.dtype.element_ty), mask=m_tv)
-        b_dq_in += _tl_dot(b_d_read, tl.trans(b_h), DT, WIDE)
-        b_D_qk += _tl_dot(b_d_read, tl.trans(b_value), DT, WIDE)
-        b_dw_end += _tl_dot(b_value, tl.trans(b_dh), DT, WIDE)
+        b_dq += _tl_dot(b_d_read, tl.trans(b_h), DT, WIDE)
+        b_D_A_qk += _tl_dot(b_d_read, tl.trans(b_value), DT, WIDE)
+        b_dw += _tl_dot(b_value, tl.trans(b_dh), DT, WIDE)
         b_passed += tl.sum(b_h.to(ACC) * b_dh.to(ACC), 1)
-    b_dq_in = b_dq_in * b_from_start[:, None]
-    b_dw_end = b_dw_end * b_to_end[:, None]
-    b_P_qk = (b_D_qk) * b_gamma
+    b_dq = b_dq * b_from_start[:, None]
+    b_dw = b_dw * b_to_end[:, None]
     b_dg = tl.sum(b_passed, 0) * b_through + tl.zeros((BC,), ACC)
-    b_links = _tl_dot(b_query, tl.trans(b_write), DT, WIDE) * b_P_qk
+    b_dg += tl.sum(tl.where(m_ij, tl.sum(b_query * b_dq, 1)[:, None], 0.0), 0)
+    b_dg += tl.sum(tl.where(m_after, tl.sum(b_write * b_dw, 1)[:, None], 0.0), 0)
+    b_P_A_qk = (b_D_A_qk) * b_gamma
+    b_dq += _tl_dot(b_P_A_qk, b_write, DT, WIDE)
+    b_dw += _tl_dot(tl.trans(b_P_A_qk), b_query, DT, WIDE)
+    b_links = _tl_dot(b_query, tl.trans(b_write), DT, WIDE) * b_P_A_qk
     b_dg += _tl_crossing(b_links, m_ij, BC, WIDE)
-    b_dg += tl.sum(tl.where(m_ij, tl.sum(b_query * b_dq_in, 1)[:, None], 0.0), 0)
-    b_dg += tl.sum(tl.where(m_after, tl.sum(b_write * b_dw_end, 1)[:, None], 0.0), 0)
     b_dg = tl.where(m_t, b_dg, 0.0)
-    b_d_write = b_dw_end
-    b_d_write += _tl_dot(tl.trans(b_P_qk), b_query, DT, WIDE)
-    b_d_query = b_dq_in
-    b_d_query += _tl_dot(b_P_qk, b_write, DT, WIDE)
+    b_d_write = b_dw
+    b_d_query = b_dq
     b_d_log_decay = b_dg
     b_d_3 = b_d_query * c_scale
     g_q += b_d_3
@@ -1714,7 +1726,7 @@ def _triton_chunk_forward(
     states = like.new_empty(shape) if cu_seqlens is None else like.new_zeros(shape)  # packed sequences may need fewer chunks
     if rows * sizes.heads == 0:
         return (*outputs, final_state, states)
-    matrices = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)
+    prepared = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)
     block = _chunk_value_block(sizes, plan.value_blocks[0])
     blocks = triton.cdiv(sizes.values, block)
     with torch.cuda.device_of(like):
@@ -1724,7 +1736,7 @@ def _triton_chunk_forward(
             initial_state,
             _triton_strides(initial_state),
             final_state,
-            matrices,
+            *prepared,
             states if save else None,
             plan.first,
             cu_seqlens,
@@ -1761,6 +1773,7 @@ def _chunk_constants(
         sizes.keys,
         sizes.values,
         plan.chunk,
+        plan.chunk.bit_length() - 1,
         plan.key_block,
         block,
         triton.cdiv(sizes.values, block),
@@ -1791,21 +1804,22 @@ def _chunk_prepare(
     plan: _ChunkPlan,
     cu_seqlens: torch.Tensor | None,
     like: torch.Tensor,
-) -> torch.Tensor:
-    """Scores and inverses of all chunks, [slots, HV, matrices, C, C]."""
+) -> tuple[torch.Tensor | None, ...]:
+    """Scores and inverses of all chunks, [slots, HV, matrices, C, C], and nothing for what only a decay per key channel needs."""
     matrices = like.new_empty(plan.slots, sizes.heads, 1, plan.chunk, plan.chunk)
+    prepared = (matrices, None, None)
     if plan.slots:
         with torch.cuda.device_of(like):
             _chunk_prepare_kernel[(plan.slots * sizes.heads,)](
                 *_with_strides(arguments),
-                matrices,
+                *prepared,
                 plan.table,
                 cu_seqlens,
                 *_chunk_constants(arguments, options, sizes, plan, 16),
                 num_warps=4,
                 num_stages=1,
             )
-    return matrices
+    return prepared
 
 
 def _triton_chunk_backward(
@@ -1864,7 +1878,7 @@ def _launch_backward(
     like = _widest(arguments)
     _refuse_faulty_compiler(like)
     rows = plan.first.shape[0] - 1
-    matrices = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)
+    prepared = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)
     d_states = torch.empty_like(states)
     d_writes = like.new_empty(1, sizes.batch * sizes.tokens, sizes.heads, sizes.values)
     cotangents = tuple(part for d in given for part in (d, d.stride()))
@@ -1873,7 +1887,7 @@ def _launch_backward(
         _chunk_reverse_kernel[(triton.cdiv(sizes.values, block) * sizes.heads * rows,)](
             *_with_strides(arguments),
             *cotangents,
-            matrices,
+            *prepared,
             states,
             d_states,
             d_writes,
@@ -1892,7 +1906,7 @@ def _launch_backward(
                 *_with_strides(arguments),
                 *cotangents,
                 *gradients,
-                matrices,
+                *prepared,
                 states,
                 d_states,
                 d_writes,

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recgen.analysis.normal_form import NormalForm
-from recgen.derive.operands import OperandSet
-
 
 @dataclass(frozen=True)
 class RecurrentTiles:
@@ -40,14 +37,13 @@ class ChunkTiles:
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """What the kernels are built with; `chunk_reason` says why there are no chunkwise kernels, "" where there are.
+    """What the kernels are built with.
 
     `stretch`: chunks times heads that the PyTorch chunk form works on together, enough for the cores and few enough for their caches.
     """
 
     recurrent: RecurrentTiles
     chunk: tuple[ChunkTiles, ...]
-    chunk_reason: str
     scan_warps: int = 4
     gradient_warps: int = 8
     stretch: int = 32
@@ -65,19 +61,6 @@ All rows but the last were compared with the float64 form on an H200 (benchmarks
 """
 
 
-def make_plan(form: NormalForm, operands: OperandSet) -> KernelPlan:
+def make_plan() -> KernelPlan:
     """The plan of a form."""
-    return KernelPlan(RecurrentTiles(), CHUNK_TILES, unsupported(form, operands))
-
-
-def unsupported(form: NormalForm, operands: OperandSet) -> str:
-    """Why the chunkwise kernels do not cover a form; "" where they do."""
-    if form.decay.kind == "vector":
-        return "decay per key channel"
-    if form.decay.signed is not None or not form.decay.bounded:
-        return "a decay that is not proved to lie in [0, 1]"
-    if sum(bool(s.correct) for s in operands.streams) > 1:
-        return "several streams with corrections"
-    if form.key_axis == form.value_axis:
-        return "a square state"
-    return ""
+    return KernelPlan(RecurrentTiles(), CHUNK_TILES)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recgen.codegen.chunk_kernels import DOT, ChunkKernels
+from recgen.codegen.chunk_decay import DOT, Boundary
+from recgen.codegen.chunk_kernels import ChunkKernels
 from recgen.codegen.tile_printer import tile_mask
 from recgen.codegen.triton_arguments import KernelArgument
 from recgen.derive.gradient import differentiate
@@ -34,11 +35,12 @@ class GradientPrinter:
         self.arguments = tuple(a.value for a in kernels.arguments)
         self.sliced = {a.value.name for a in kernels.arguments if a.sliced}
         values = tuple(r for r in kernels.program.results if kernels.sizes[r[0]] == "V")
-        keys = tuple(r for r in kernels.program.results if kernels.sizes[r[0]] != "V")
+        keys = tuple(r for r in kernels.program.results if kernels.sizes[r[0]] != "V" and r[0] != "sign")
         reserved = kernels.reserved | assigned(kernels.program.statements) | assigned(kernels.readout.statements)
         self.value_adjoint = self._adjoint(values, reserved)
         reserved |= assigned(self.value_adjoint[0].statements)
         self.key_adjoint = self._adjoint(keys, reserved)
+        reserved |= assigned(self.key_adjoint[0].statements)
         self.out_adjoint = differentiate(kernels.readout, (*kernels.reads, *self.arguments), reserved)
 
     def _adjoint(self, results: tuple[tuple[str, object], ...], reserved: frozenset[str]) -> tuple[Program, tuple[tuple[str, Value], ...]]:
@@ -73,46 +75,40 @@ class GradientPrinter:
 
     def _before(self) -> tuple[str, ...]:
         k = self.k
-        key_names = tuple(n for n, size in k.sizes.items() if size != "V")
-        lines = [*k.operand_lines(key_names), *k.decay_lines(gamma=True), *(self._zero(a) for a in self.accumulated)]
-        for r in self.operands.reads:
-            lines.append(f"b_dq_in{r.tag} = tl.zeros((BC, BK), ACC)")
-            lines += [f"b_D_qk{r.tag}{s.tag} = tl.zeros((BC, BC), ACC)" for s in self.operands.streams]
-        for s in self.operands.streams:
-            lines.append(f"b_dw_end{s.tag} = tl.zeros((BC, BK), ACC)")
-        c = k.correcting
-        if c:
-            dot = f"{DOT}(b_{c.correct}, tl.trans(b_{c.write}), DT, WIDE)"
-            lines.append(f"b_R{c.tag} = {k.masked(dot, exclusive=not c.decayed, strict=True)}")
-            lines += ["b_da_in = tl.zeros((BC, BK), ACC)", "b_d_strength = tl.zeros((BC,), ACC)"]
-            lines += [f"b_D_kk{s.tag} = tl.zeros((BC, BC), ACC)" for s in self.operands.streams]
-        lines += ["b_passed = tl.zeros((BK,), ACC)"] * k.scalar
-        return tuple(lines)
+        strengths = tuple(s.strength for s in k.feedback)
+        names = strengths if k.decay.vector else (*k.key_side, *strengths)
+        lines = [*k.operand_lines(names), *(self._zero(a) for a in self.accumulated)]
+        lines += k.decay.load_kept(self._kept()) if k.decay.vector else (*k.decay.cumulate(), *k.decay.gammas())
+        lines += [f"b_dq{r.tag} = tl.zeros((BC, BK), ACC)" for r in self.operands.reads]
+        lines += [f"b_dw{s.tag} = tl.zeros((BC, BK), ACC)" for s in self.operands.streams]
+        lines += [f"b_da{s.tag} = tl.zeros((BC, BK), ACC)" for s in k.feedback]
+        lines += [f"b_D_{score.tag} = tl.zeros((BC, BC), ACC)" for score in (*k.read_scores, *k.found_scores)]
+        return (*lines, *k.decay.passed()[:1])
+
+    def _kept(self) -> tuple[str, ...]:
+        """The kept rows that a value block needs: those of the corrections, and of the queries where the reads are computed again."""
+        again = mentioned(self.out_adjoint[0].statements) & {r.name for r in self.k.reads}
+        queries = tuple(f"query_in{r.tag}" for r in self.operands.reads) if again else ()
+        return (*queries, *(f"correct_in{s.tag}" for s in self.k.feedback))
 
     def _block(self) -> tuple[str, ...]:
-        k, c = self.k, self.k.correcting
+        k = self.k
         values = tuple(n for n, size in k.sizes.items() if size == "V")
         lines = list(k.operand_lines(values))
         lines += ["b_h = tl.load(w_states + o_s, mask=m_s, other=0.0)", "b_dh = tl.load(w_dstates + o_s, mask=m_s, other=0.0)"]
-        lines += [*k.matrices(k.forward_matrices(), turned=False), *k.resolve_lines("b_h")]
+        lines += [*k.matrices(turned=False), *k.resolve_lines("b_h")]
         lines += self._out_lines()
         for i, s in enumerate(self.operands.streams):
             lines.append(f"b_dE{s.tag} = tl.load(w_dwrites + {k.write_address(i)}, mask=m_tv, other=0.0).to(ACC)")
         lines += self._value_lines()
         for r in self.operands.reads:
-            lines.append(f"b_dq_in{r.tag} += {DOT}(b_d_read{r.tag}, tl.trans(b_h), DT, WIDE)")
-            for s in self.operands.streams:
-                lines.append(f"b_D_qk{r.tag}{s.tag} += {DOT}(b_d_read{r.tag}, tl.trans({k.write(s)}), DT, WIDE)")
-        lines += [f"b_dw_end{s.tag} += {DOT}({k.write(s)}, tl.trans(b_dh), DT, WIDE)" for s in self.operands.streams]
-        if c:
-            lines.append(f"b_dR = {k.strength(c, f'b_dE{c.tag}')}")
-            lines.append("b_da_in += " + f"{DOT}(b_dR, tl.trans(b_h), DT, WIDE)")
-            lines += [f"b_D_kk{s.tag} += {DOT}(b_dR, tl.trans({k.write(s)}), DT, WIDE)" for s in self.operands.streams]
-            if c.strength:
-                lines.append(f"b_found += {DOT}(b_R{c.tag}, b_E{c.tag}, DT, WIDE)")
-                lines.append(f"b_d_strength += tl.sum(b_dE{c.tag} * b_found, 1)")
-        lines += ["b_passed += tl.sum(b_h.to(ACC) * b_dh.to(ACC), 1)"] * k.scalar
-        return tuple(lines)
+            lines.append(f"b_dq{r.tag} += {DOT}(b_d_read{r.tag}, tl.trans(b_h), DT, WIDE)")
+            lines += [f"b_D_A_qk{r.tag}{s.tag} += {DOT}(b_d_read{r.tag}, tl.trans({k.write(s)}), DT, WIDE)" for s in self.operands.streams]
+        lines += [f"b_dw{s.tag} += {DOT}({k.write(s)}, tl.trans(b_dh), DT, WIDE)" for s in self.operands.streams]
+        for s in k.feedback:
+            lines.append(f"b_da{s.tag} += {DOT}(b_dE{s.tag}, tl.trans(b_h), DT, WIDE)")
+            lines += [f"b_D_R{s.tag}{r.tag} += {DOT}(b_dE{s.tag}, tl.trans({k.write(r)}), DT, WIDE)" for r in self.operands.streams]
+        return (*lines, *k.decay.passed()[1:])
 
     def _out_lines(self) -> tuple[str, ...]:
         """Through the read-out: gradients of the reads and of the arguments that it uses."""
@@ -174,27 +170,26 @@ class GradientPrinter:
         return f"tl.store({address}, ({text}).to(pg_{name}.dtype.element_ty), mask={tile_mask(a.axis.mask)})"
 
     def _after(self) -> tuple[str, ...]:
-        """From the sums over value blocks to the gradients of the key side's operands, then of their arguments."""
-        k, c = self.k, self.k.correcting
-        lines = [f"b_dq_in{r.tag} = {k.stretched(f'b_dq_in{r.tag}', r.stretch)}" for r in self.operands.reads]
-        lines += [f"b_dw_end{s.tag} = {k.stretched(f'b_dw_end{s.tag}', 'end')}" for s in self.operands.streams]
-        if c:
-            lines.append(f"b_da_in = {k.stretched('b_da_in', 'start' if c.decayed else 'before')}")
+        """From the sums over value blocks to the gradients of the key side's operands, then of their arguments.
+
+        With c the strength, `da` is the gradient of c * a: that of c is rowsum(a * da), since what a correction finds is linear in a.
+        """
+        k = self.k
+        boundaries = [Boundary(r.query, f"dq{r.tag}", r.stretch) for r in self.operands.reads]
+        boundaries += [Boundary(s.correct, f"da{s.tag}", s.stretch, s.strength) for s in k.feedback]
+        boundaries += [Boundary(s.write, f"dw{s.tag}", "end") for s in self.operands.streams]
+        lines = [*k.operand_lines(k.key_side), *k.decay.cumulate()] if k.decay.vector else []
+        lines += k.decay.adjoint((*k.read_scores, *k.found_scores), tuple(boundaries))
         parts: dict[str, list[str]] = {}
-        for s in self.operands.streams:
-            parts.setdefault(s.write, []).append(f"b_dw_end{s.tag}")
         for r in self.operands.reads:
-            parts.setdefault(r.query, []).append(f"b_dq_in{r.tag}")
-            for s in self.operands.streams:
-                lines += self._score(f"qk{r.tag}{s.tag}", r.query, s.write, parts, exclusive=bool(r.lag), strict=bool(r.lag))
-        if c:
-            parts.setdefault(c.correct, []).append("b_da_in")
-            for s in self.operands.streams:
-                lines += self._score(f"kk{s.tag}", c.correct, s.write, parts, exclusive=not c.decayed, strict=True)
-            if c.strength:
-                parts.setdefault(c.strength, []).append("b_d_strength")
-        if k.scalar:
-            lines += self._gate_lines()
+            parts.setdefault(r.query, []).append(f"b_dq{r.tag}")
+        for s in k.feedback:
+            parts.setdefault(s.correct, []).append(k.strength(s, f"b_da{s.tag}"))
+            if s.strength:
+                parts.setdefault(s.strength, []).append(f"tl.sum(b_{s.correct} * b_da{s.tag}, 1)")
+        for s in self.operands.streams:
+            parts.setdefault(s.write, []).append(f"b_dw{s.tag}")
+        if k.decay.gated:
             parts.setdefault("log_decay", []).append("b_dg")
         program, cotangents = self.key_adjoint
         for role, value in cotangents:
@@ -205,41 +200,6 @@ class GradientPrinter:
         lines += [line for a in k.arguments if a.value.name in loaded and not a.sliced for line in k.load(a)]
         lines += self.printer.lines(program.statements)
         return (*lines, *self._add(program, skip=True))
-
-    def _score(self, tag: str, left: str, right: str, parts: dict[str, list[str]], *, exclusive: bool, strict: bool) -> tuple[str, ...]:
-        """The gradients of a score's operands."""
-        parts.setdefault(left, []).append(f"{DOT}(b_P_{tag}, b_{right}, DT, WIDE)")
-        parts.setdefault(right, []).append(f"{DOT}(tl.trans(b_P_{tag}), b_{left}, DT, WIDE)")
-        return (f"b_P_{tag} = {self.k.masked(f'b_D_{tag}', exclusive=exclusive, strict=strict)}",)
-
-    def _gate_lines(self) -> tuple[str, ...]:
-        """The log decay's gradient: sums over the links that cross each token."""
-        c = self.k.correcting
-        inclusive: list[str] = []
-        exclusive: list[str] = []
-        for r in self.operands.reads:
-            for s in self.operands.streams:
-                tag = f"qk{r.tag}{s.tag}"
-                (exclusive if r.lag else inclusive).append(f"{DOT}(b_{r.query}, tl.trans(b_{s.write}), DT, WIDE) * b_P_{tag}")
-        if c:
-            for s in self.operands.streams:
-                term = f"{DOT}(b_{c.correct}, tl.trans(b_{s.write}), DT, WIDE) * b_P_kk{s.tag}"
-                (inclusive if c.decayed else exclusive).append(term)
-        start = [f"b_{r.query} * b_dq_in{r.tag}" for r in self.operands.reads if not r.lag]
-        before = [f"b_{r.query} * b_dq_in{r.tag}" for r in self.operands.reads if r.lag]
-        if c:
-            (start if c.decayed else before).append(f"b_{c.correct} * b_da_in")
-        end = [f"b_{s.write} * b_dw_end{s.tag}" for s in self.operands.streams]
-        lines = ["b_dg = tl.sum(b_passed, 0) * b_through + tl.zeros((BC,), ACC)"]
-        for links, mask in ((inclusive, "m_ij"), (exclusive, "m_before")):
-            lines += [f"b_links {'+' if i else ''}= {link}" for i, link in enumerate(links)]
-            lines += [f"b_dg += _tl_crossing(b_links, {mask}, BC, WIDE)"] if links else []
-        if start:
-            lines.append(f"b_dg += tl.sum(tl.where(m_ij, tl.sum({' + '.join(start)}, 1)[:, None], 0.0), 0)")
-        if before:
-            lines.append(f"b_dg += tl.sum(tl.where(m_before, tl.sum({' + '.join(before)}, 1)[:, None], 0.0), 0)")
-        lines.append(f"b_dg += tl.sum(tl.where(m_after, tl.sum({' + '.join(end)}, 1)[:, None], 0.0), 0)")
-        return (*lines, "b_dg = tl.where(m_t, b_dg, 0.0)")
 
     def _store(self) -> tuple[str, ...]:
         lines: list[str] = []

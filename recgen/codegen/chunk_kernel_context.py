@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.chunk_gradients import GradientLines, GradientPrinter
 from recgen.codegen.chunk_kernels import ChunkKernels
+from recgen.codegen.chunk_scans import prepare_lines, reverse_lines, scan_lines
 from recgen.codegen.triton_printer import functions
 from recgen.codegen.triton_token import sums_over
 from recgen.derive.operands import OperandSet
@@ -28,9 +29,13 @@ class ChunkKernelContext:
     numbers: tuple[str, ...]
     unspecialized: str
     once: tuple[str, ...]
-    decays: bool
+    gammas: bool
+    bounded: bool
+    signed: bool
+    vector: bool
     corrects: bool
     matrices: int
+    rows: int
     streams: int
     prepare: tuple[str, ...]
     scan: tuple[str, ...]
@@ -46,12 +51,10 @@ class ChunkKernelContext:
     gradient_warps: int
 
 
-def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPlan, shared: tuple[str, ...]) -> ChunkKernelContext | None:
-    """The context, or None for forms that the chunk kernels do not cover; `shared`: function templates that the module already includes."""
-    if plan.chunk_reason:
-        return None
+def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPlan, shared: tuple[str, ...]) -> ChunkKernelContext:
+    """The context; `shared`: function templates that the module already includes."""
     kernels = ChunkKernels(form, operands)
-    prepare, scan, reverse = kernels.prepare_lines(), kernels.scan_lines(), kernels.reverse_lines()
+    prepare, scan, reverse = prepare_lines(kernels), scan_lines(kernels), reverse_lines(kernels)
     lines = GradientPrinter(kernels).build()
     numbers = kernels.numbers.found
     axes = tuple(a for a in kernels.printer.axes if a not in (form.key_axis, form.value_axis))
@@ -66,16 +69,20 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPla
         numbers=tuple(f"n_{name}: tl.float64" for name, _ in numbers),
         unspecialized=", ".join(f'"{name}"' for name in (*scalars, *(f"n_{name}" for name, _ in numbers))),
         once=tuple(f"c_{name} = tl.full((), n_{name}, ACC)" for name, _ in numbers),
-        decays=kernels.scalar,
-        corrects=kernels.correcting is not None,
+        gammas=form.decay.kind == "scalar",
+        bounded=form.decay.bounded,
+        signed=form.decay.signed is not None,
+        vector=kernels.decay.vector,
+        corrects=form.feedback,
         matrices=len(kernels.stored),
+        rows=len(kernels.decay.kept),
         streams=len(operands.streams),
         prepare=prepare,
         scan=scan,
         reverse=reverse,
         lines=lines,
         gradients=tuple(GradientName(a.info.name) for a in kernels.arguments),
-        whole=any(sums_over(p.statements, form.value_axis) for p in programs),
+        whole=form.key_axis == form.value_axis or any(sums_over(p.statements, form.value_axis) for p in programs),
         host_numbers_bound=bound,
         host_numbers=tuple(f"float({text})" for _, text in numbers),
         other_axes=axes,

@@ -194,8 +194,9 @@ _FORMULAS = {
     "dot": "tl.sum(tl.where({mask}, {0} * {1}, 0.0), 0)",
     "where<": "tl.where({0} < {1}, {2}, {3})",
     "where<=": "tl.where({0} <= {1}, {2}, {3})",
-    "log_floor": "tl.log(tl.maximum({0}, 2.0**-60))",
-    "floored": "tl.maximum({0}, 2.0**-60)",
+    "log_floor": "tl.log(tl.maximum(tl.abs({0}), 2.0**-60))",
+    "floored": "tl.where({0} < 0.0, tl.minimum({0}, -(2.0**-60)), tl.maximum({0}, 2.0**-60))",
+    "sign_of": "tl.where({0} < 0.0, -1.0, 1.0)",
 }
 
 FUNCTIONS = {

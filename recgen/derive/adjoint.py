@@ -75,7 +75,7 @@ class _Adjoint:
         reads, streams = self.b.operands.reads, self.b.operands.streams
         prepare = self.b.adjoint_prepare
         for s in self.b.feedback:
-            inward = self.b.inward(s.correct, f"a_in{s.tag}", self.b.stretch(s))
+            inward = self.b.inward(s.correct, f"a_in{s.tag}", s.stretch)
             prepare.append(Step(f"found_in{s.tag}", inward, "A^in S", "what the corrections find of the incoming state"))
         for s in self.b.feedback:
             solved = [MatMul(Sym(f"A_kk{s.tag}{r.tag}"), self._right_side(r)) for r in self.b.feedback]
@@ -154,7 +154,7 @@ class _Adjoint:
             self.add(s.strength, RowSum(Hadamard(Sym(f"dX{s.tag}"), answer)))
         inward = self.step(
             f"da_in{s.tag}",
-            self.b.decayed(MatMul(Sym(f"dR{s.tag}"), S, turn_right=True), self.b.stretch(s)),
+            self.b.decayed(MatMul(Sym(f"dR{s.tag}"), S, turn_right=True), s.stretch),
             "da^in",
             "from the incoming state",
         )

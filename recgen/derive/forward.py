@@ -148,7 +148,7 @@ class Builder:
                 known = total([*own, self.strength(s, total(list(plain)))])
                 self.prepare.append(Step(f"X{s.tag}", known, "X", "what is written before the chunk's own corrections"))
             if self.decay == "vector":
-                inward = Decayed(Sym(s.correct), self.stretch(s))
+                inward = Decayed(Sym(s.correct), s.stretch)
                 self.prepare.append(Step(f"a_in{s.tag}", inward, "A^in", "correction directions decayed from the chunk's start"))
         for s in self.feedback:
             inverse = [Sym(f"A_kk{s.tag}{r.tag}") for r in self.feedback]
@@ -164,7 +164,7 @@ class Builder:
             return MatMul(inverse, self.strength(stream, Sym(f"a_in{stream.tag}")))
         column: Node | None = Sym(stream.strength) if stream.strength else None
         if self.decay == "scalar":
-            decay = DecayColumn(self.stretch(stream))
+            decay = DecayColumn(stream.stretch)
             column = decay if column is None else Hadamard(column, decay)
         return MatMul(inverse if column is None else ScaledColumns(inverse, column), Sym(stream.correct))
 
@@ -177,7 +177,3 @@ class Builder:
         if any(not r.correct for r in self.operands.streams):
             return Sym(f"X{stream.tag}")
         return Sym(stream.value) if stream.value else None
-
-    def stretch(self, stream: StreamNames) -> str:
-        """Over what the incoming state has decayed when the stream corrects."""
-        return "start" if stream.decayed else "before"

@@ -20,6 +20,11 @@ class StreamNames:
     correct: str
     decayed: bool
 
+    @property
+    def stretch(self) -> str:
+        """Over what the incoming state has decayed when the stream corrects."""
+        return "start" if self.decayed else "before"
+
 
 @dataclass(frozen=True)
 class ReadNames:

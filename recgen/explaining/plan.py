@@ -67,8 +67,6 @@ def _kernels(plan: KernelPlan) -> tuple[Block, ...]:
     r = plan.recurrent
     entries = f"about {r.forward} entries of the state a program forward, {r.backward} backward, {r.step} in a step"
     items = [f"recurrent kernels: {entries}; loads {r.stages} tokens ahead"]
-    if plan.chunk_reason:
-        return (Items((*items, f"no chunkwise kernels: {plan.chunk_reason}")),)
     warps = f"{plan.scan_warps} warps, {plan.gradient_warps} in the gradients"
     items.append(f"chunkwise kernels: {warps}; products of float32 in three tf32 parts")
     head = ("inputs", "keys to", "tokens a chunk", "value columns, scans", "value columns, gradients", "stages")

@@ -1,37 +1,23 @@
 """The chunkwise kernels, forward and backward, against the float64 loop and its autograd."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 
-from recgen.analysis.normal_form import NormalForm
-from recgen.derive.operands import name_operands
-from recgen.plan import unsupported
+from recgen.resources import resource
 from tests.triton.harness import Case, Inputs, check, compiled, forward, gradients
 
+HERE = Path(__file__).parent
 SIZES = {"K": 7, "V": 5, "D": 6, "F": 3, "M": 7, "P": 5, "N": 7}
 GATES = {"use_qk_l2norm_in_kernel": True, "use_gate_in_kernel": True, "use_beta_sigmoid_in_kernel": True}
 DELTA = Case("gated_delta_rule", SIZES, tokens=20, chunk=16)
-COVERED = [
-    "delta_rule", "gated_delta_rule", "linear_attention", "mamba2", "retnet", "simple_gla",
-    "gated_writes", "undecayed_correction", "narrow_outputs", "erase_apart",
-]  # fmt: skip
-LEFT_OUT = {"gla": "decay per key channel", "kda": "decay per key channel", "growing_scalar": "a decay that is not proved to lie in [0, 1]"}
+SPECS = sorted(path.stem for folder in (resource("specs"), HERE.parent / "specs", HERE / "specs") for path in folder.glob("*.rec"))
 
 
-def why(form: NormalForm) -> str:
-    return unsupported(form, name_operands(form))
-
-
-def test_what_the_kernels_cover() -> None:
-    assert [why(compiled(spec)[0]) for spec in COVERED] == [""] * len(COVERED)
-    assert {spec: why(compiled(spec)[0]) for spec in LEFT_OUT} == LEFT_OUT
-    assert "_triton_chunk_forward" not in compiled("kda")[1]
-
-
-@pytest.mark.parametrize("spec", COVERED)
-def test_every_covered_spec(spec: str) -> None:
+@pytest.mark.parametrize("spec", SPECS)
+def test_every_spec(spec: str) -> None:
     axes = {axis: 4 for a in compiled(spec)[0].recurrence.arguments for axis in a.axes}
     check(Case(spec, axes | SIZES, tokens=21, chunk=16))
 
@@ -51,6 +37,11 @@ CASES = {
     "packed, ends empty": Case("simple_gla", SIZES, tokens=20, bounds=(0, 0, 3, 20, 20), initial=False, chunk=16),
     "packed, a param": Case("retnet", SIZES, tokens=20, bounds=(0, 1, 20), chunk=16),
     "other options": Case("mamba2", SIZES, tokens=18, options={"dt_softplus": False, "dt_min": 0.01, "dt_max": 0.1}, chunk=16),
+    "a decay per channel, several blocks": Case("kda", {"K": 16, "V": 40}, tokens=18, chunk=16, heads=1, options=GATES),
+    "a decay per channel, a chunk of 32": Case("kda", SIZES, tokens=40, chunk=32, heads=1),
+    "a decay per channel, a chunk of 64": Case("gla", SIZES, tokens=70, chunk=64, heads=1),
+    "a decay per channel, packed": Case("kda", SIZES, tokens=40, bounds=(0, 17, 17, 18, 40), chunk=16),
+    "a decay per channel, a chunk of 32, several corrections": Case("two_corrections", SIZES, tokens=40, chunk=32, heads=1),
     "bfloat16": Case("gated_delta_rule", SIZES, tokens=20, dtype=torch.bfloat16, options=GATES, chunk=16),
 }
 
@@ -60,8 +51,9 @@ def test_case(case: Case) -> None:
     check(case)
 
 
+@pytest.mark.parametrize("spec", ["simple_gla", "gla", "kda"])
 @pytest.mark.parametrize("gate", [-math.inf, -1e8, -30.0])
-def test_a_reset_costs_no_precision(gate: float) -> None:
+def test_a_reset_costs_no_precision(spec: str, gate: float) -> None:
     def strong(arguments: dict[str, torch.Tensor | None]) -> dict[str, torch.Tensor | None]:
         g = arguments["g"]
         assert g is not None
@@ -69,11 +61,12 @@ def test_a_reset_costs_no_precision(gate: float) -> None:
         g[:, 3::7] = gate
         return arguments | {"g": g}
 
-    check(Case("simple_gla", SIZES, tokens=20, chunk=16, change=strong))
+    check(Case(spec, SIZES, tokens=20, chunk=16, change=strong))
 
 
-def test_the_first_gate_s_gradient_without_a_state_is_zero() -> None:
-    inputs = Inputs(Case("gated_delta_rule", SIZES, tokens=20, chunk=16, initial=False))
+@pytest.mark.parametrize("spec", ["gated_delta_rule", "kda"])
+def test_the_first_gate_s_gradient_without_a_state_is_zero(spec: str) -> None:
+    inputs = Inputs(Case(spec, SIZES, tokens=20, chunk=16, initial=False))
     *outputs, final, saved = forward(inputs)
     found = gradients(inputs, saved, [*(torch.ones_like(o) for o in outputs), torch.ones_like(final)])["g"]
     assert found is not None
@@ -81,8 +74,9 @@ def test_the_first_gate_s_gradient_without_a_state_is_zero() -> None:
     assert (found[:, 1] != 0).any()
 
 
-def test_later_tokens_leave_earlier_outputs_alone() -> None:
-    inputs = Inputs(DELTA)
+@pytest.mark.parametrize("spec", ["gated_delta_rule", "kda"])
+def test_later_tokens_leave_earlier_outputs_alone(spec: str) -> None:
+    inputs = Inputs(DELTA.but(spec=spec))
     before = forward(inputs)[0][:, :11].clone()
     for x in inputs.arguments.values():
         if x is not None and x.dim() > 2:

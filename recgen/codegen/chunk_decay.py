@@ -1,0 +1,149 @@
+"""What the kind of decay changes in the chunkwise kernels, and the kernels' lines for no decay at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from recgen.analysis.normal_form import Decay
+from recgen.derive.operands import OperandSet, ReadNames, StreamNames
+
+DOT = "_tl_dot"
+Lines = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Key rows [C, K] in products with values: their tile, and the numbers that scale each row's product ("" for none)."""
+
+    tile: str
+    scale: str = ""
+
+    def times(self, state: str) -> str:
+        """rows @ state, [C, V]."""
+        product = f"{DOT}({self.tile}, {state}, DT, WIDE)"
+        return f"{product} * {self.scale}[:, None]" if self.scale else product
+
+    def outer(self, values: str) -> str:
+        """rows^T @ values, [K, V]."""
+        scaled = f"{values} * {self.scale}[:, None]" if self.scale else values
+        return f"{DOT}(tl.trans({self.tile}), {scaled}, DT, WIDE)"
+
+
+@dataclass(frozen=True)
+class Score:
+    """Products of rows with the decay from token j to token i (to just before it where `exclusive`), for j <= i, j < i where `strict`.
+
+    `tag` names the pair; `strength` is the operand that scales the rows of `left` in a correction, "" for none.
+    """
+
+    tag: str
+    left: str
+    right: str
+    exclusive: bool
+    strict: bool
+    left_gradient: str
+    right_gradient: str
+    strength: str = ""
+
+    def scaled(self, text: str) -> str:
+        """c * text, by rows."""
+        return f"b_{self.strength}[:, None] * {text}" if self.strength else text
+
+    @property
+    def to_right(self) -> str:
+        """The tile of the gradient of the products as the right side meets it, with the strength."""
+        return f"b_{'cP' if self.strength else 'P'}_{self.tag}"
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """A gradient [C, K] that comes from a state at the chunk's border: the operand, its gradient's tile, how far the decay goes."""
+
+    operand: str
+    gradient: str
+    stretch: str
+    strength: str = ""
+
+    @property
+    def product(self) -> str:
+        """Operand times gradient, [C, K]."""
+        scaled = f"b_{self.strength}[:, None] * " if self.strength else ""
+        return f"{scaled}b_{self.operand} * b_{self.gradient}"
+
+
+class ChunkDecay:
+    """No decay, and what all kinds share."""
+
+    gated = False
+    vector = False
+
+    def __init__(self, decay: Decay, operands: OperandSet) -> None:
+        self.decay, self.operands = decay, operands
+        self.signed = decay.signed is not None
+        corrections = (not s.decayed for s in operands.streams if s.correct)
+        self.before = any(r.lag for r in operands.reads) or any(corrections)
+
+    @property
+    def names(self) -> Lines:
+        """Operands that describe the decay."""
+        return tuple(n for n, _ in self.operands.terms if n in ("log_decay", "sign"))
+
+    @property
+    def kept(self) -> Lines:
+        """Tiles [C, K] that `prepare` keeps for the other kernels."""
+        return ()
+
+    def cumulate(self) -> Lines:
+        """Decays of a chunk from its borders."""
+        return ()
+
+    def gammas(self) -> Lines:
+        """Decays between the chunk's tokens, as [C, C] matrices."""
+        return ()
+
+    def keep(self) -> Lines:
+        """Makes and stores the kept tiles."""
+        return ()
+
+    def load_kept(self, names: Iterable[str]) -> Lines:
+        """Loads kept tiles."""
+        return ()
+
+    def query(self, read: ReadNames) -> Rows:
+        """Queries, decayed from the chunk's start."""
+        return Rows(f"b_{read.query}")
+
+    def correct(self, stream: StreamNames) -> Rows:
+        """Correction directions, decayed from the chunk's start."""
+        return Rows(f"b_{stream.correct}")
+
+    def write(self, stream: StreamNames) -> Rows:
+        """Write directions, decayed to the chunk's end."""
+        return Rows(f"b_{stream.write}")
+
+    def through(self, state: str) -> Lines:
+        """The state carried through the chunk."""
+        return ()
+
+    def masked(self, text: str, score: Score) -> str:
+        """A [C, C] matrix times the decay between its tokens, 0 where it is not causal."""
+        return f"tl.where({'m_before' if score.strict else 'm_ij'}, {text}, 0.0)"
+
+    def scores(self, scores: tuple[Score, ...]) -> Lines:
+        """The scores, each as b_<tag>."""
+        return tuple(f"b_{s.tag} = {self.masked(f'{DOT}(b_{s.left}, tl.trans(b_{s.right}), DT, WIDE)', s)}" for s in scores)
+
+    def passed(self) -> Lines:
+        """One value block of the gradient through everything that passes the chunk, and before the loop its zeros."""
+        return ()
+
+    def adjoint(self, scores: tuple[Score, ...], boundaries: tuple[Boundary, ...]) -> Lines:
+        """From gradients of the scores (b_D_<tag>) and at the borders to gradients of the rows, added up; and of the log decay (b_dg)."""
+        lines: list[str] = []
+        for s in scores:
+            lines.append(f"b_P_{s.tag} = {self.masked(f'b_D_{s.tag}', s)}")
+            lines += [f"b_cP_{s.tag} = {s.scaled(f'b_P_{s.tag}')}"] * bool(s.strength)
+            lines.append(f"b_{s.left_gradient} += {DOT}(b_P_{s.tag}, b_{s.right}, DT, WIDE)")
+            lines.append(f"b_{s.right_gradient} += {DOT}(tl.trans({s.to_right}), b_{s.left}, DT, WIDE)")
+        return tuple(lines)

@@ -1,0 +1,94 @@
+"""The bodies of the prepare kernel and of the two scans."""
+
+from __future__ import annotations
+
+from recgen.codegen.chunk_decay import DOT
+from recgen.codegen.chunk_kernels import ChunkKernels
+from recgen.derive.operands import StreamNames
+
+
+def prepare_lines(k: ChunkKernels) -> tuple[str, ...]:
+    """One chunk: scores with their decay, the causal inverse, and with a vector decay the rows at the chunk's borders."""
+    strengths = tuple(s.strength for s in k.feedback)
+    return (
+        *k.operand_lines((*k.key_side, *strengths)),
+        *k.decay.cumulate(),
+        *k.decay.gammas(),
+        *k.decay.keep(),
+        *k.decay.scores((*k.read_scores, *k.found_scores)),
+        *_inverse_lines(k),
+        *(
+            f"tl.store(w_matrices + ({m.slot} * BC + o_c[:, None]) * BC + o_c[None, :], b_{m.name}.to(w_matrices.dtype.element_ty))"
+            for m in k.stored
+        ),
+    )
+
+
+def _inverse_lines(k: ChunkKernels) -> tuple[str, ...]:
+    """(I - L)^-1 as blocks A_kk of correcting streams by streams, one stream bordering those before it."""
+
+    def product(left: str, right: str) -> str:
+        return f"{DOT}({left}, {right}, tl.float32, WIDE)"
+
+    def link(s: StreamNames, r: StreamNames) -> str:
+        return k.strength(s, f"b_R{s.tag}{r.tag}")
+
+    lines = []
+    for n, s in enumerate(k.feedback):
+        before = k.feedback[:n]
+        for j in before:
+            row = " + ".join(product(link(s, i), f"b_A_kk{i.tag}{j.tag}") for i in before)
+            column = " + ".join(product(f"b_A_kk{j.tag}{i.tag}", link(i, s)) for i in before)
+            lines += [f"b_row{s.tag}{j.tag} = {row}", f"b_column{j.tag}{s.tag} = {column}"]
+        own = " + ".join((link(s, s), *(product(f"b_row{s.tag}{j.tag}", link(j, s)) for j in before)))
+        lines.append(f"b_A_kk{s.tag}{s.tag} = _tl_unit_inverse({own}, BC, WIDE)")
+        for j in before:
+            lines.append(f"b_A_kk{s.tag}{j.tag} = {product(f'b_A_kk{s.tag}{s.tag}', f'b_row{s.tag}{j.tag}')}")
+            lines.append(f"b_A_kk{j.tag}{s.tag} = {product(f'b_column{j.tag}{s.tag}', f'b_A_kk{s.tag}{s.tag}')}")
+        for i in before:
+            lines += [f"b_A_kk{i.tag}{j.tag} += {product(f'b_A_kk{i.tag}{s.tag}', f'b_row{s.tag}{j.tag}')}" for j in before]
+    return tuple(lines)
+
+
+def scan_lines(k: ChunkKernels) -> tuple[str, ...]:
+    """One chunk of the scan, the state b_S in registers."""
+    return (
+        *k.scan_operands(),
+        *k.matrices(turned=False),
+        *k.resolve_lines("b_S"),
+        *k.read_lines("b_S"),
+        *k.decay.through("b_S"),
+        *(f"b_S += {k.decay.write(s).outer(k.write(s))}" for s in k.operands.streams),
+        *k.loads(k.readout, tuple(o.name for o in k.form.outputs)),
+        *k.store_output_lines(),
+    )
+
+
+def reverse_lines(k: ChunkKernels) -> tuple[str, ...]:
+    """One chunk of the reverse scan, the gradient of the outgoing state b_dS in registers."""
+    lines = list(k.scan_operands())
+    if k.rereads:
+        lines.append("b_h = tl.load(w_states + o_s, mask=m_s, other=0.0).to(ACC)")
+    again = (*k.matrices(turned=False), *k.resolve_lines("b_h"), *k.read_lines("b_h"))
+    lines += [*k.cotangent_lines(again), "tl.store(w_dstates + o_s, b_dS.to(w_dstates.dtype.element_ty), mask=m_s)"]
+    lines += k.matrices(turned=True)
+    for s in k.operands.streams:
+        lines.append(f"b_Z{s.tag} = {k.decay.write(s).times('b_dS')}")
+        lines += [f"b_Z{s.tag} += {DOT}(b_A_qk{r.tag}{s.tag}, b_d_read{r.tag}, DT, WIDE)" for r in k.operands.reads]
+    for s in k.feedback:
+        first, *rest = (f"{DOT}(b_A_kk{r.tag}{s.tag}, b_Z{r.tag}, DT, WIDE)" for r in k.feedback)
+        lines += [f"b_dX{s.tag} = {first}", *(f"b_dX{s.tag} += {part}" for part in rest)]
+    for s in k.feedback:
+        lines += [f"b_Z{p.tag} += {DOT}(b_R{s.tag}{p.tag}, {_into_found(k, s)}, DT, WIDE)" for p in k.plain]
+    lines += k.decay.through("b_dS")
+    lines += [f"b_dS += {k.decay.query(r).outer(f'b_d_read{r.tag}')}" for r in k.operands.reads]
+    lines += [f"b_dS += {k.decay.correct(s).outer(_into_found(k, s))}" for s in k.feedback]
+    for i, s in enumerate(k.operands.streams):
+        gradient = f"b_dX{s.tag}" if s.correct else f"b_Z{s.tag}"
+        lines.append(f"tl.store(w_dwrites + {k.write_address(i)}, {gradient}.to(w_dwrites.dtype.element_ty), mask=m_tv)")
+    return tuple(lines)
+
+
+def _into_found(k: ChunkKernels, s: StreamNames) -> str:
+    """The gradient of what a correction found."""
+    return f"({k.strength(s, f'b_dX{s.tag}')})" if s.strength else f"b_dX{s.tag}"
