@@ -23,7 +23,9 @@ normal form: S[t] = S[t-1] + w @ (X)^T; reads S[t]^T q
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -600,6 +602,55 @@ def _column(info: _Argument, x: torch.Tensor | None, rows: slice, t: int, sizes:
     if info.grouped and x.shape[1] != sizes.heads:
         x = x.repeat_interleave(sizes.heads // x.shape[1], 1)
     return x.unsqueeze(-1) if info.axes else x[..., None, None]
+
+
+class _Launch(NamedTuple):
+    """A kernel with everything that it is called with."""
+
+    kernel: Any
+    programs: int
+    arguments: tuple[Any, ...]
+    warps: int
+    stages: int
+
+
+_BUILT: set[tuple[Any, ...]] = set()  # what `_build_first` was given
+_BUILDING = threading.Lock()
+
+
+def _launch(launches: tuple[_Launch, ...], like: torch.Tensor) -> None:
+    """One after the other, on the device of `like`."""
+    with torch.cuda.device_of(like):
+        for kernel, programs, arguments, warps, stages in launches:
+            kernel[(programs,)](*arguments, num_warps=warps, num_stages=stages)
+
+
+def _build_first(configuration: tuple[Any, ...], launches: Callable[[], tuple[_Launch, ...]], like: torch.Tensor) -> None:
+    """Compiles the kernels of a configuration that is new, before any is launched; nothing for one that was seen.
+
+    What the configuration does not tell apart (strides, say) is compiled when it is launched.
+    """
+    if configuration in _BUILT or _INTERPRETED:
+        return
+    with _BUILDING:
+        if configuration not in _BUILT:
+            _build_together(launches(), like)
+            _BUILT.add(configuration)
+
+
+def _build_together(launches: tuple[_Launch, ...], like: torch.Tensor) -> None:
+    """Compiles and loads kernels, each in a thread: most of that is done by native code and other programs, without Python's lock.
+
+    Errors are left to the launch, which meets them again in the caller's thread; a kernel that is never launched may fail.
+    """
+
+    def build(each: _Launch) -> None:
+        with torch.cuda.device_of(like):
+            built = each.kernel.warmup(*each.arguments, grid=(each.programs,), num_warps=each.warps, num_stages=each.stages)
+            _ = built.run  # compiles the function that launches it and loads it onto the device
+
+    with ThreadPoolExecutor(max(len(launches), 1)) as pool:
+        wait([pool.submit(build, each) for each in launches])
 
 
 def _triton_kernel(*unspecialized):
@@ -1523,11 +1574,13 @@ def _triton_chunk_forward(
     states = like.new_empty(shape) if cu_seqlens is None else like.new_zeros(shape)  # packed sequences may need fewer chunks
     if rows * sizes.heads == 0:
         return (*outputs, final_state, states)
-    prepared = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)
+    prepared = _prepared(sizes, plan, like, like.device)
     block = _chunk_value_block(sizes, plan.value_blocks[0])
     blocks = triton.cdiv(sizes.values, block)
-    with torch.cuda.device_of(like):
-        _chunk_scan_kernel[(blocks * sizes.heads * rows,)](
+    scan = _Launch(
+        _chunk_scan_kernel,
+        blocks * sizes.heads * rows,
+        (
             *_with_strides(arguments),
             *outputs,
             initial_state,
@@ -1538,10 +1591,38 @@ def _triton_chunk_forward(
             plan.first,
             cu_seqlens,
             *_chunk_constants(arguments, options, sizes, plan, block),
-            num_warps=4,
-            num_stages=plan.stages,
-        )
+        ),
+        warps=4,
+        stages=plan.stages,
+    )
+    launches = (*_prepare_launches(arguments, options, sizes, plan, cu_seqlens, prepared), scan)
+
+    def with_backward() -> tuple[_Launch, ...]:
+        """And the backward that is likely to follow: gradients as the outputs lie; one of the final state where there is an initial one."""
+        if not save or _faulty_compiler(like):
+            return launches
+        d_final = None if initial_state is None else final_state
+        memory = _backward_memory(arguments, initial_state, sizes, plan, states, torch.device("meta"))
+        return launches + _backward_launches(arguments, options, sizes, plan, cu_seqlens, states, tuple(outputs), d_final, memory)
+
+    _build_first(_configuration(arguments, options, sizes, plan, initial_state, cu_seqlens, save), with_backward, like)
+    _launch(launches, like)
     return (*outputs, final_state, states)
+
+
+def _configuration(
+    arguments: tuple[torch.Tensor | None, ...],
+    options: tuple[Any, ...],
+    sizes: _Sizes,
+    plan: _ChunkPlan,
+    initial_state: torch.Tensor | None,
+    cu_seqlens: torch.Tensor | None,
+    *rest: Any,
+) -> tuple[Any, ...]:
+    """What most of the kernels' compilation depends on."""
+    dtypes = tuple(None if x is None else x.dtype for x in (*arguments, initial_state, cu_seqlens))
+    flags, axes = options[len(_NUMBERS) :], _chunk_axes(arguments)
+    return (plan.first.device, plan.chunk, sizes.key_heads, sizes.heads, sizes.keys, sizes.values, axes, flags, dtypes, rest)
 
 
 def _widest(arguments: tuple[torch.Tensor | None, ...]) -> torch.Tensor:
@@ -1594,29 +1675,35 @@ def _chunk_axes(arguments: tuple[torch.Tensor | None, ...]) -> tuple[int, ...]:
     )
 
 
-def _chunk_prepare(
+def _prepared(sizes: _Sizes, plan: _ChunkPlan, like: torch.Tensor, device: torch.device) -> tuple[torch.Tensor | None, ...]:
+    """Memory for scores and inverses of all chunks [slots, HV, .., C, C], and nothing for what only a decay per key channel needs."""
+    matrices = like.new_empty(plan.slots, sizes.heads, 1, plan.chunk, plan.chunk, device=device)
+    return matrices, None, None
+
+
+def _prepare_launches(
     arguments: tuple[torch.Tensor | None, ...],
     options: tuple[Any, ...],
     sizes: _Sizes,
     plan: _ChunkPlan,
     cu_seqlens: torch.Tensor | None,
-    like: torch.Tensor,
-) -> tuple[torch.Tensor | None, ...]:
-    """Scores and inverses of all chunks, [slots, HV, matrices, C, C], and nothing for what only a decay per key channel needs."""
-    matrices = like.new_empty(plan.slots, sizes.heads, 1, plan.chunk, plan.chunk)
-    prepared = (matrices, None, None)
-    if plan.slots:
-        with torch.cuda.device_of(like):
-            _chunk_prepare_kernel[(plan.slots * sizes.heads,)](
-                *_with_strides(arguments),
-                *prepared,
-                plan.table,
-                cu_seqlens,
-                *_chunk_constants(arguments, options, sizes, plan, 16),
-                num_warps=4,
-                num_stages=1,
-            )
-    return prepared
+    prepared: tuple[torch.Tensor | None, ...],
+) -> tuple[_Launch, ...]:
+    """The kernel that fills what `_prepared` allots; none without chunks."""
+    prepare = _Launch(
+        _chunk_prepare_kernel,
+        plan.slots * sizes.heads,
+        (
+            *_with_strides(arguments),
+            *prepared,
+            plan.table,
+            cu_seqlens,
+            *_chunk_constants(arguments, options, sizes, plan, 16),
+        ),
+        warps=4,
+        stages=1,
+    )
+    return (prepare,) if plan.slots else ()
 
 
 def _triton_chunk_backward(
@@ -1635,31 +1722,72 @@ def _triton_chunk_backward(
     rows = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
     plan = _chunk_plan(sizes, cu_seqlens, chunk, like)
     given = tuple(_given(d, arguments, sizes, axes) for d, axes in zip(d_outputs, _OUTPUT_AXES, strict=True))
-    gradients = [None if x is None else _gradient_memory(info, x, sizes, plan) for info, x in zip(_ARGUMENTS, arguments, strict=True)]
-    d_initial = None if initial_state is None else like.new_empty(initial_state.shape, dtype=torch.float32)
+    memory = _backward_memory(arguments, initial_state, sizes, plan, states, like.device)
     if rows * sizes.heads:
-        _launch_backward(arguments, options, sizes, plan, cu_seqlens, states, given, d_final_state, gradients, d_initial)
-    found = [None if g is None or x is None else _reduced(info, g, x) for info, g, x in zip(_ARGUMENTS, gradients, arguments, strict=True)]
-    return (*found, None if d_initial is None or initial_state is None else d_initial.to(initial_state.dtype))
+        _refuse_faulty_compiler(like)
+        prepare = _prepare_launches(arguments, options, sizes, plan, cu_seqlens, memory.prepared)
+        launches = prepare + _backward_launches(arguments, options, sizes, plan, cu_seqlens, states, given, d_final_state, memory)
+        layouts = tuple(d.is_contiguous() for d in given)
+        configuration = _configuration(arguments, options, sizes, plan, initial_state, cu_seqlens, layouts, d_final_state is None)
+        _build_first(configuration, lambda: launches, like)
+        _launch(launches, like)
+    pairs = zip(_ARGUMENTS, memory.gradients, arguments, strict=True)
+    found = [None if g is None or x is None else _reduced(info, g, x) for info, g, x in pairs]
+    return (*found, None if memory.d_initial is None or initial_state is None else memory.d_initial.to(initial_state.dtype))
 
 
-def _refuse_faulty_compiler(like: torch.Tensor) -> None:
-    """Raises where the gradients kernel would be built by a compiler that was seen to make wrong numbers of it, silently.
+class _BackwardMemory(NamedTuple):
+    """What the backward's kernels write."""
+
+    prepared: tuple[torch.Tensor | None, ...]
+    d_states: torch.Tensor
+    d_writes: torch.Tensor  # [streams, B T, HV, V]
+    gradients: tuple[torch.Tensor | None, ...]
+    d_initial: torch.Tensor | None
+
+
+def _backward_memory(
+    arguments: tuple[torch.Tensor | None, ...],
+    initial_state: torch.Tensor | None,
+    sizes: _Sizes,
+    plan: _ChunkPlan,
+    states: torch.Tensor,
+    device: torch.device,
+) -> _BackwardMemory:
+    """Memory on a device, which may be "meta": for compiling, no memory is needed."""
+    like = _widest(arguments)
+    return _BackwardMemory(
+        _prepared(sizes, plan, like, device),
+        torch.empty_like(states, device=device),
+        like.new_empty(1, sizes.batch * sizes.tokens, sizes.heads, sizes.values, device=device),
+        tuple(None if x is None else _gradient_memory(info, x, sizes, plan, device) for info, x in zip(_ARGUMENTS, arguments, strict=True)),
+        None if initial_state is None else like.new_empty(initial_state.shape, dtype=torch.float32, device=device),
+    )
+
+
+def _faulty_compiler(like: torch.Tensor) -> str:
+    """Why the compiler is not to be trusted with the gradients kernel; "" where it is.
 
     ptxas 12.8, which comes with Triton 3.6, miscompiles products of transposed tiles in half precision for Hopper; 13.0 was right in every
     configuration compared with the float64 form.
     """
     if not like.is_cuda or torch.version.hip or like.dtype == torch.float32 or torch.cuda.get_device_capability(like.device)[0] != 9:
-        return
+        return ""
     tool = triton.knobs.nvidia.ptxas
-    if tuple(int(part) for part in tool.version.split(".")[:2]) < (13, 0):
+    if tuple(int(part) for part in tool.version.split(".")[:2]) >= (13, 0):
+        return ""
+    return f"ptxas {tool.version} ({tool.path}) makes wrong gradients for {like.dtype} on this GPU"
+
+
+def _refuse_faulty_compiler(like: torch.Tensor) -> None:
+    """Raises where the gradients kernel would be built by a compiler that was seen to make wrong numbers of it, silently."""
+    if reason := _faulty_compiler(like):
         raise RuntimeError(
-            f"linear_attention: ptxas {tool.version} ({tool.path}) makes wrong gradients for {like.dtype} on this GPU; "
-            "set TRITON_PTXAS_PATH to the ptxas of a CUDA toolkit 13.0 or newer before Triton is imported"
+            f"linear_attention: {reason}; set TRITON_PTXAS_PATH to the ptxas of a CUDA toolkit 13.0 or newer before Triton is imported"
         )
 
 
-def _launch_backward(
+def _backward_launches(
     arguments: tuple[torch.Tensor | None, ...],
     options: tuple[Any, ...],
     sizes: _Sizes,
@@ -1668,51 +1796,52 @@ def _launch_backward(
     states: torch.Tensor,
     given: tuple[torch.Tensor, ...],
     d_final_state: torch.Tensor | None,
-    gradients: list[torch.Tensor | None],
-    d_initial: torch.Tensor | None,
-) -> None:
-    """Prepares again, scans backwards, and fills the gradients of every chunk."""
-    like = _widest(arguments)
-    _refuse_faulty_compiler(like)
+    memory: _BackwardMemory,
+) -> tuple[_Launch, ...]:
+    """The scan backwards, and the gradients of every chunk."""
     rows = plan.first.shape[0] - 1
-    prepared = _chunk_prepare(arguments, options, sizes, plan, cu_seqlens, like)
-    d_states = torch.empty_like(states)
-    d_writes = like.new_empty(1, sizes.batch * sizes.tokens, sizes.heads, sizes.values)
     cotangents = tuple(part for d in given for part in (d, d.stride()))
     block = _chunk_value_block(sizes, plan.value_blocks[0])
-    with torch.cuda.device_of(like):
-        _chunk_reverse_kernel[(triton.cdiv(sizes.values, block) * sizes.heads * rows,)](
+    reverse = _Launch(
+        _chunk_reverse_kernel,
+        triton.cdiv(sizes.values, block) * sizes.heads * rows,
+        (
             *_with_strides(arguments),
             *cotangents,
-            *prepared,
+            *memory.prepared,
             states,
-            d_states,
-            d_writes,
+            memory.d_states,
+            memory.d_writes,
             d_final_state,
             _triton_strides(d_final_state),
-            d_initial,
+            memory.d_initial,
             plan.first,
             cu_seqlens,
             *_chunk_constants(arguments, options, sizes, plan, block),
-            num_warps=4,
-            num_stages=plan.stages,
-        )
-        block = _chunk_value_block(sizes, plan.value_blocks[1])
-        if plan.slots:
-            _chunk_gradients_kernel[(plan.slots * sizes.heads,)](
-                *_with_strides(arguments),
-                *cotangents,
-                *gradients,
-                *prepared,
-                states,
-                d_states,
-                d_writes,
-                plan.table,
-                cu_seqlens,
-                *_chunk_constants(arguments, options, sizes, plan, block),
-                num_warps=8,
-                num_stages=1,
-            )
+        ),
+        warps=4,
+        stages=plan.stages,
+    )
+    block = _chunk_value_block(sizes, plan.value_blocks[1])
+    gradients = _Launch(
+        _chunk_gradients_kernel,
+        plan.slots * sizes.heads,
+        (
+            *_with_strides(arguments),
+            *cotangents,
+            *memory.gradients,
+            *memory.prepared,
+            states,
+            memory.d_states,
+            memory.d_writes,
+            plan.table,
+            cu_seqlens,
+            *_chunk_constants(arguments, options, sizes, plan, block),
+        ),
+        warps=8,
+        stages=1,
+    )
+    return (reverse, gradients) if plan.slots else (reverse,)
 
 
 def _given(gradient: torch.Tensor | None, arguments: tuple[torch.Tensor | None, ...], sizes: _Sizes, axes: tuple[str, ...]) -> torch.Tensor:
@@ -1720,12 +1849,12 @@ def _given(gradient: torch.Tensor | None, arguments: tuple[torch.Tensor | None, 
     return _incoming_gradient(None, arguments, sizes, axes, torch.float32) if gradient is None else gradient
 
 
-def _gradient_memory(info: _Argument, x: torch.Tensor, sizes: _Sizes, plan: _ChunkPlan) -> torch.Tensor:
+def _gradient_memory(info: _Argument, x: torch.Tensor, sizes: _Sizes, plan: _ChunkPlan, device: torch.device) -> torch.Tensor:
     """Memory for a gradient per value head: of an input per token, of a param per chunk."""
     if not info.per_token:
-        return x.new_zeros(plan.slots, sizes.heads, *x.shape[1:], dtype=torch.float32)
+        return x.new_zeros(plan.slots, sizes.heads, *x.shape[1:], dtype=torch.float32, device=device)
     shared = x.shape[2] != sizes.heads
-    return x.new_empty(sizes.batch, sizes.tokens, sizes.heads, *x.shape[3:], dtype=torch.float32 if shared else x.dtype)
+    return x.new_empty(sizes.batch, sizes.tokens, sizes.heads, *x.shape[3:], dtype=torch.float32 if shared else x.dtype, device=device)
 
 
 def _reduced(info: _Argument, gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
