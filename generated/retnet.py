@@ -1339,7 +1339,7 @@ def _chunk_prepare_kernel(
     tl.store(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :], b_A_qk.to(w_matrices.dtype.element_ty))
 
 
-@_triton_kernel("T", "total", "s_g", "n_scale")
+@_triton_kernel("T", "total", "per_segment", "s_g", "n_scale")
 def _chunk_scan_kernel(
     p_q, s_q,
     p_k, s_k,
@@ -1349,11 +1349,14 @@ def _chunk_scan_kernel(
     w_initial,
     ws_initial,
     w_final,
+    w_summary,
     w_matrices,
     w_rows,
     w_through,
     w_states,
     w_first,
+    w_segments,
+    per_segment,
     w_bounds,
     n_scale: tl.float64,
     T,
@@ -1370,11 +1373,25 @@ def _chunk_scan_kernel(
     ACC: tl.constexpr,
     DT: tl.constexpr,
     WIDE: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    SUMMARY: tl.constexpr,
 ):
-    """One sequence, value head and value block, chunk after chunk, the state [BK, BV] in registers."""
-    i_v = (tl.program_id(0) % NV).to(tl.int64)
-    i_h = (tl.program_id(0) // NV % HV).to(tl.int64)
-    i_n = (tl.program_id(0) // (NV * HV)).to(tl.int64)
+    """One segment, value head and value block, chunk after chunk, the state [BK, BV] in registers.
+
+    A segment is a whole sequence, or some chunks of one; SUMMARY finds what it makes of any state: what it adds, and how it passes one on.
+    """
+    i_v = (tl.program_id(0) % COLUMNS).to(tl.int64)
+    i_h = (tl.program_id(0) // COLUMNS % HV).to(tl.int64)
+    i_s = (tl.program_id(0) // (COLUMNS * HV)).to(tl.int64)  # segment
+    if w_segments is not None:
+        i_n = tl.load(w_segments + i_s * 2).to(tl.int64)  # its sequence; -1 beyond the last segment
+        from_chunk = tl.load(w_segments + i_s * 2 + 1).to(tl.int64) * per_segment
+        if i_n < 0:
+            return
+    else:
+        i_n = i_s
+        from_chunk = 0
     if w_bounds is not None:
         i_b = 0
         bos = tl.load(w_bounds + i_n).to(tl.int64)
@@ -1383,6 +1400,11 @@ def _chunk_scan_kernel(
         i_b = i_n
         bos = tl.full((), 0, tl.int64)
         length = tl.full((), 0, tl.int64) + T
+    chunks = tl.cdiv(length, BC)
+    if w_segments is not None:
+        until = tl.minimum(from_chunk + per_segment, chunks)
+    else:
+        until = chunks
     i_g = i_h // (HV // H)  # key head
     o_c = tl.arange(0, BC)
     o_k = tl.arange(0, BK).to(tl.int64)
@@ -1395,18 +1417,29 @@ def _chunk_scan_kernel(
     p_v += i_b * s_v[0] + i_h * s_v[2]
     p_g += i_h * s_g[0]
     c_scale = tl.full((), n_scale, ACC)
-    o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
-    m_v = o_v < V
+    if SUMMARY:
+        m_one = i_v >= NV  # columns of the identity, with no writes and no gradients of reads: how the segment passes a state on
+        o_v = (i_v - tl.where(m_one, NV, 0)) * BV + tl.arange(0, BV).to(tl.int64)
+        m_v = (o_v < V) & (i_v < NV)
+    else:
+        o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
+        m_v = o_v < V
     m_s = m_k[:, None] & m_v[None, :]
     o_s = o_k[:, None] * V + o_v[None, :]
     slot = tl.load(w_first + i_n).to(tl.int64)
-    w_matrices += (slot * HV + i_h) * 1 * BC * BC
-    if w_initial is not None:
-        w_initial += i_n * ws_initial[0] + i_h * ws_initial[1]
+    if SUMMARY:
+        if until == chunks:
+            return  # nothing comes after it
+    w_matrices += ((slot + from_chunk) * HV + i_h) * 1 * BC * BC
+    if SUMMARY:
+        b_S = tl.where(m_one & (o_k[:, None] == o_v[None, :]), 1.0, 0.0).to(ACC)
+        b_passing = tl.full((BK,), 1.0, ACC)
+    elif w_initial is not None:
+        w_initial += i_s * ws_initial[0] + i_h * ws_initial[1]
         b_S = tl.load(w_initial + o_k[:, None] * ws_initial[2] + o_v[None, :] * ws_initial[3], mask=m_s, other=0.0).to(ACC)
     else:
         b_S = tl.zeros((BK, BV), ACC)
-    for i_c in range(tl.cdiv(length, BC)):
+    for i_c in range(from_chunk, until):
         o_t = bos + i_c * BC + o_c
         m_t = i_c * BC + o_c < length
         m_tk = m_t[:, None] & m_k[None, :]
@@ -1432,17 +1465,27 @@ def _chunk_scan_kernel(
         b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
         b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
-        b_read = _tl_dot(b_query, b_S, DT, WIDE) * b_from_start[:, None]
-        b_read += _tl_dot(b_A_qk, b_value, DT, WIDE)
+        if not SUMMARY:
+            b_read = _tl_dot(b_query, b_S, DT, WIDE) * b_from_start[:, None]
+            b_read += _tl_dot(b_A_qk, b_value, DT, WIDE)
+            b_out = tl.where(m_tv, b_read, 0.0)
+            tl.store(p_o + o_row[:, None] * V + o_v[None, :], b_out.to(p_o.dtype.element_ty), mask=m_tv)
         b_S = b_S * b_through
         b_S += _tl_dot(tl.trans(b_write), b_value * b_to_end[:, None], DT, WIDE)
-        b_out = tl.where(m_tv, b_read, 0.0)
-        tl.store(p_o + o_row[:, None] * V + o_v[None, :], b_out.to(p_o.dtype.element_ty), mask=m_tv)
+        if SUMMARY:
+            b_passing = b_passing * b_through
         w_matrices += HV * 1 * BC * BC
-    tl.store(w_final + (i_n * HV + i_h) * K * V + o_s, b_S, mask=m_s)
+    if SUMMARY:
+        w_summary += ((i_s * HV + i_h) * K + o_k) * WIDTH
+        o_column = o_v + tl.where(m_one, V, 0)
+        m_column = o_column < tl.where(m_one, WIDTH, V)
+        tl.store(w_summary[:, None] + o_column[None, :], b_S, mask=m_k[:, None] & m_column[None, :])
+        tl.store(w_summary + V, b_passing, mask=m_k & (i_v == 0))
+    elif until == chunks:
+        tl.store(w_final + (i_n * HV + i_h) * K * V + o_s, b_S, mask=m_s)
 
 
-@_triton_kernel("T", "total", "s_g", "n_scale")
+@_triton_kernel("T", "total", "per_segment", "s_g", "n_scale")
 def _chunk_reverse_kernel(
     p_q, s_q,
     p_k, s_k,
@@ -1459,7 +1502,10 @@ def _chunk_reverse_kernel(
     wd_final,
     wsd_final,
     wd_initial,
+    w_summary,
     w_first,
+    w_segments,
+    per_segment,
     w_bounds,
     n_scale: tl.float64,
     T,
@@ -1476,11 +1522,22 @@ def _chunk_reverse_kernel(
     ACC: tl.constexpr,
     DT: tl.constexpr,
     WIDE: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    SUMMARY: tl.constexpr,
 ):
-    """The gradient of the state, chunk after chunk from the last, in registers; of the resolved right-hand sides, stored."""
-    i_v = (tl.program_id(0) % NV).to(tl.int64)
-    i_h = (tl.program_id(0) // NV % HV).to(tl.int64)
-    i_n = (tl.program_id(0) // (NV * HV)).to(tl.int64)
+    """The gradient of the state over a segment, chunk after chunk from the last, in registers; of the resolved right-hand sides, stored."""
+    i_v = (tl.program_id(0) % COLUMNS).to(tl.int64)
+    i_h = (tl.program_id(0) // COLUMNS % HV).to(tl.int64)
+    i_s = (tl.program_id(0) // (COLUMNS * HV)).to(tl.int64)  # segment
+    if w_segments is not None:
+        i_n = tl.load(w_segments + i_s * 2).to(tl.int64)  # its sequence; -1 beyond the last segment
+        from_chunk = tl.load(w_segments + i_s * 2 + 1).to(tl.int64) * per_segment
+        if i_n < 0:
+            return
+    else:
+        i_n = i_s
+        from_chunk = 0
     if w_bounds is not None:
         i_b = 0
         bos = tl.load(w_bounds + i_n).to(tl.int64)
@@ -1489,6 +1546,11 @@ def _chunk_reverse_kernel(
         i_b = i_n
         bos = tl.full((), 0, tl.int64)
         length = tl.full((), 0, tl.int64) + T
+    chunks = tl.cdiv(length, BC)
+    if w_segments is not None:
+        until = tl.minimum(from_chunk + per_segment, chunks)
+    else:
+        until = chunks
     i_g = i_h // (HV // H)  # key head
     o_c = tl.arange(0, BC)
     o_k = tl.arange(0, BK).to(tl.int64)
@@ -1501,26 +1563,36 @@ def _chunk_reverse_kernel(
     p_v += i_b * s_v[0] + i_h * s_v[2]
     p_g += i_h * s_g[0]
     c_scale = tl.full((), n_scale, ACC)
-    o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
-    m_v = o_v < V
+    if SUMMARY:
+        m_one = i_v >= NV  # columns of the identity, with no writes and no gradients of reads: how the segment passes a state on
+        o_v = (i_v - tl.where(m_one, NV, 0)) * BV + tl.arange(0, BV).to(tl.int64)
+        m_v = (o_v < V) & (i_v < NV)
+    else:
+        o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
+        m_v = o_v < V
     m_s = m_k[:, None] & m_v[None, :]
     o_s = o_k[:, None] * V + o_v[None, :]
-    pd_o += i_b * sd_o[0] + i_h * sd_o[2]
     slot = tl.load(w_first + i_n).to(tl.int64)
-    chunks = tl.cdiv(length, BC)
-    w_matrices += ((slot + chunks) * HV + i_h) * 1 * BC * BC
-    w_states += ((slot + chunks) * HV + i_h) * K * V
-    w_dstates += ((slot + chunks) * HV + i_h) * K * V
-    if wd_final is not None:
-        wd_final += i_n * wsd_final[0] + i_h * wsd_final[1]
+    if SUMMARY:
+        if from_chunk == 0:
+            return  # nothing comes before it
+    pd_o += i_b * sd_o[0] + i_h * sd_o[2]
+    w_matrices += ((slot + until) * HV + i_h) * 1 * BC * BC
+    w_states += ((slot + until) * HV + i_h) * K * V
+    if not SUMMARY:
+        w_dstates += ((slot + until) * HV + i_h) * K * V
+    if SUMMARY:
+        b_dS = tl.where(m_one & (o_k[:, None] == o_v[None, :]), 1.0, 0.0).to(ACC)
+        b_passing = tl.full((BK,), 1.0, ACC)
+    elif wd_final is not None:
+        wd_final += i_s * wsd_final[0] + i_h * wsd_final[1]
         b_dS = tl.load(wd_final + o_k[:, None] * wsd_final[2] + o_v[None, :] * wsd_final[3], mask=m_s, other=0.0).to(ACC)
     else:
         b_dS = tl.zeros((BK, BV), ACC)
-    for i_r in range(chunks):
-        i_c = chunks - 1 - i_r
-        w_matrices -= HV * 1 * BC * BC
+    for i_r in range(until - from_chunk):
+        i_c = until - 1 - i_r
         w_states -= HV * K * V
-        w_dstates -= HV * K * V
+        w_matrices -= HV * 1 * BC * BC
         o_t = bos + i_c * BC + o_c
         m_t = i_c * BC + o_c < length
         m_tk = m_t[:, None] & m_k[None, :]
@@ -1545,15 +1617,27 @@ def _chunk_reverse_kernel(
         b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
         b_d_o = tl.load(pd_o + o_t[:, None] * sd_o[1] + o_v[None, :] * sd_o[3], mask=m_tv, other=0.0).to(ACC)
         b_d_read = tl.where(m_tv, b_d_o, 0.0)
-        tl.store(w_dstates + o_s, b_dS.to(w_dstates.dtype.element_ty), mask=m_s)
+        if not SUMMARY:
+            w_dstates -= HV * K * V
+            tl.store(w_dstates + o_s, b_dS.to(w_dstates.dtype.element_ty), mask=m_s)
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[None, :]) * BC + o_c[:, None])
         b_Z = _tl_dot(b_write, b_dS, DT, WIDE) * b_to_end[:, None]
         b_Z += _tl_dot(b_A_qk, b_d_read, DT, WIDE)
         b_dS = b_dS * b_through
         b_dS += _tl_dot(tl.trans(b_query), b_d_read * b_from_start[:, None], DT, WIDE)
-        tl.store(w_dwrites + o_row[:, None] * V + o_v[None, :], b_Z.to(w_dwrites.dtype.element_ty), mask=m_tv)
-    if wd_initial is not None:
-        tl.store(wd_initial + (i_n * HV + i_h) * K * V + o_s, b_dS, mask=m_s)
+        if SUMMARY:
+            b_passing = b_passing * b_through
+        if not SUMMARY:
+            tl.store(w_dwrites + o_row[:, None] * V + o_v[None, :], b_Z.to(w_dwrites.dtype.element_ty), mask=m_tv)
+    if SUMMARY:
+        w_summary += ((i_s * HV + i_h) * K + o_k) * WIDTH
+        o_column = o_v + tl.where(m_one, V, 0)
+        m_column = o_column < tl.where(m_one, WIDTH, V)
+        tl.store(w_summary[:, None] + o_column[None, :], b_dS, mask=m_k[:, None] & m_column[None, :])
+        tl.store(w_summary + V, b_passing, mask=m_k & (i_v == 0))
+    elif wd_initial is not None:
+        if from_chunk == 0:
+            tl.store(wd_initial + (i_n * HV + i_h) * K * V + o_s, b_dS, mask=m_s)
 
 
 @_triton_kernel("T", "total", "s_g", "n_scale")
@@ -1694,6 +1778,137 @@ def _chunk_gradients_kernel(
     tl.store(pg_g + i_p * HV + i_h, g_g)
 
 
+@_triton_kernel()
+def _chunk_combine_kernel(
+    w_edge,
+    ws_edge,
+    w_summary,
+    w_starts,
+    w_first,
+    HV: tl.constexpr,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    BK: tl.constexpr,
+    BV: tl.constexpr,
+    NV: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BACKWARDS: tl.constexpr,
+    ACC: tl.constexpr,
+    WIDE: tl.constexpr,
+):
+    """One sequence, value head and value block: the state at the near border of every segment, from the far border of the one before it.
+
+    Every segment is affine in its state: what it passes on, and what it adds, were summarised.
+    """
+    i_v = (tl.program_id(0) % NV).to(tl.int64)
+    i_h = (tl.program_id(0) // NV % HV).to(tl.int64)
+    i_n = (tl.program_id(0) // (NV * HV)).to(tl.int64)
+    o_k = tl.arange(0, BK).to(tl.int64)
+    o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
+    m_k = o_k < K
+    m_s = m_k[:, None] & (o_v < V)[None, :]
+    first = tl.load(w_first + i_n).to(tl.int64)
+    count = tl.load(w_first + i_n + 1).to(tl.int64) - first
+    if w_edge is not None:
+        w_edge += i_n * ws_edge[0] + i_h * ws_edge[1]
+        b_S = tl.load(w_edge + o_k[:, None] * ws_edge[2] + o_v[None, :] * ws_edge[3], mask=m_s, other=0.0).to(ACC)
+    else:
+        b_S = tl.zeros((BK, BV), ACC)
+    for i in range(count):
+        if BACKWARDS:
+            i_s = first + count - 1 - i
+        else:
+            i_s = first + i
+        rows = (i_s * HV + i_h) * K + o_k
+        tl.store(w_starts + rows[:, None] * V + o_v[None, :], b_S, mask=m_s)
+        b_S = b_S * tl.load(w_summary + rows * WIDTH + V, mask=m_k, other=0.0)[:, None]
+        b_S += tl.load(w_summary + rows[:, None] * WIDTH + o_v[None, :], mask=m_s, other=0.0)
+
+
+class _Segments(NamedTuple):
+    """Sequences cut into segments that are scanned at once, where there are too few programs to fill a GPU otherwise."""
+
+    count: int  # of all sequences, at most
+    chunks: int  # of a segment
+    table: torch.Tensor  # [count, 2]: sequence and number of every segment, -1 beyond the last
+    first: torch.Tensor  # [N + 1]: each sequence's first segment
+
+
+def _chunks_per_segment(chunks: int, programs: int, rows: int, like: torch.Tensor) -> int:
+    """How many chunks a segment has, for `chunks` of `rows` sequences; 0 for whole sequences."""
+    if not like.is_cuda:
+        return 0
+    processors = torch.cuda.get_device_properties(like.device).multi_processor_count
+    segments = min(8 * processors // programs, chunks // (rows * 8))
+    return 0 if segments < 4 else triton.cdiv(chunks, rows * segments)
+
+
+def _segments(plan: _ChunkPlan, programs: int, like: torch.Tensor) -> _Segments | None:
+    """The segments of all sequences; None where whole sequences are scanned. `programs`: of the scan over whole sequences."""
+    rows = plan.first.shape[0] - 1
+    per = _chunks_per_segment(plan.slots, programs, rows, like)
+    if not per:
+        return None
+    counts = ((plan.first[1:] - plan.first[:-1] + per - 1) // per).clamp(min=1)  # an empty sequence hands its state on
+    count = triton.cdiv(plan.slots, per) + rows
+    return _Segments(count, per, *_slots(counts, count))
+
+
+def _scanned(
+    scan: Callable[[torch.Tensor | None, torch.Tensor | None], _Launch],
+    segments: _Segments | None,
+    edge: torch.Tensor | None,
+    sizes: _Sizes,
+    plan: _ChunkPlan,
+    block: int,
+    backwards: bool,
+    device: torch.device,
+) -> tuple[_Launch, ...]:
+    """The launches of a scan: of whole sequences, or of segments: summaries, the states at the near borders, and all segments at once.
+
+    `scan` takes the states that it starts from, and memory for summaries where it is to make those; `edge`: where the sequences start.
+    """
+    if segments is None:
+        return (scan(edge, None),)
+    blocks, width = triton.cdiv(sizes.values, block), _summary_columns(sizes)
+    shape = (segments.count, sizes.heads, sizes.keys)
+    summary, starts = (torch.empty(*shape, size, dtype=torch.float32, device=device) for size in (width, sizes.values))
+    combine = _Launch(
+        _chunk_combine_kernel,
+        blocks * sizes.heads * (segments.first.shape[0] - 1),
+        (
+            edge,
+            _triton_strides(edge),
+            summary,
+            starts,
+            segments.first,
+            sizes.heads,
+            sizes.keys,
+            sizes.values,
+            plan.key_block,
+            block,
+            blocks,
+            width,
+            backwards,
+            tl.float32,
+            plan.wide,
+        ),
+        warps=4,
+        stages=1,
+    )
+    return scan(None, summary), combine, scan(starts, None)
+
+
+def _summary_columns(sizes: _Sizes) -> int:
+    """Columns of a segment's summary: what it adds, and how it passes a state on."""
+    return sizes.values + 1
+
+
+def _column_blocks(sizes: _Sizes, block: int, summary: bool) -> int:
+    """Blocks of columns that a scan works on."""
+    return triton.cdiv(sizes.values, block)
+
+
 class _ChunkPlan(NamedTuple):
     """Sizes and tables of one call of the chunk kernels."""
 
@@ -1714,19 +1929,24 @@ def _chunk_plan(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int, like
     chunk = min(chunk, tiles.chunk)
     slots = _chunk_slots(sizes, cu_seqlens, chunk)
     if cu_seqlens is None:
-        first = torch.arange(sizes.batch + 1, device=like.device, dtype=torch.int32) * -(-sizes.tokens // chunk)
+        counts = torch.full((sizes.batch,), -(-sizes.tokens // chunk), device=like.device, dtype=torch.int32)
     else:
         counts = (cu_seqlens[1:] - cu_seqlens[:-1] + chunk - 1) // chunk
-        first = F.pad(counts.cumsum(0), (1, 0)).to(torch.int32)
-    slot = torch.arange(slots, device=like.device, dtype=torch.int32)
-    sequence = torch.searchsorted(first, slot, right=True, out_int32=True) - 1
-    within = slot - first[sequence.clamp(max=first.shape[0] - 1)]
-    table = torch.stack((torch.where(sequence < first.shape[0] - 1, sequence, -1), within), 1).contiguous()
+    table, first = _slots(counts, slots)
     half = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}.get(like.dtype)
     dot = tl.float32 if half is None or _INTERPRETED else half  # the interpreter's bfloat16 arithmetic is wrong
     wide = "ieee" if torch.version.hip else "tf32x3"
     key_block = max(16, triton.next_power_of_2(sizes.keys))
     return _ChunkPlan(chunk, slots, table, first, key_block, (tiles.scan, tiles.gradients), tiles.stages, dot, wide)
+
+
+def _slots(counts: torch.Tensor, slots: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sequence and number of each of `counts` parts of the sequences [slots, 2], -1 beyond the last; each sequence's first [N + 1]."""
+    first = F.pad(counts.cumsum(0), (1, 0)).to(torch.int32)
+    slot = torch.arange(slots, device=counts.device, dtype=torch.int32)
+    sequence = torch.searchsorted(first, slot, right=True, out_int32=True) - 1
+    within = slot - first[sequence.clamp(max=first.shape[0] - 1)]
+    return torch.stack((torch.where(sequence < first.shape[0] - 1, sequence, -1), within), 1).contiguous(), first
 
 
 class _ChunkTiles(NamedTuple):
@@ -1796,26 +2016,36 @@ def _triton_chunk_forward(
         return (*outputs, final_state, states)
     prepared = _prepared(sizes, plan, like, like.device)
     block = _chunk_value_block(sizes, plan.value_blocks[0])
-    blocks = triton.cdiv(sizes.values, block)
-    scan = _Launch(
-        _chunk_scan_kernel,
-        blocks * sizes.heads * rows,
-        (
-            *_with_strides(arguments),
-            *outputs,
-            initial_state,
-            _triton_strides(initial_state),
-            final_state,
-            *prepared,
-            states if save else None,
-            plan.first,
-            cu_seqlens,
-            *_chunk_constants(arguments, options, sizes, plan, block),
-        ),
-        warps=4,
-        stages=plan.stages,
-    )
-    launches = (*_prepare_launches(arguments, options, sizes, plan, cu_seqlens, prepared), scan)
+    segments = _segments(plan, triton.cdiv(sizes.values, block) * sizes.heads * rows, like)
+
+    def scan(initial: torch.Tensor | None, summary: torch.Tensor | None) -> _Launch:
+        columns = _column_blocks(sizes, block, summary is not None)
+        return _Launch(
+            _chunk_scan_kernel,
+            columns * sizes.heads * (rows if segments is None else segments.count),
+            (
+                *_with_strides(arguments),
+                *outputs,
+                initial,
+                _triton_strides(initial),
+                final_state,
+                summary,
+                *prepared,
+                states if save and summary is None else None,
+                plan.first,
+                *((None, 0) if segments is None else (segments.table, segments.chunks)),
+                cu_seqlens,
+                *_chunk_constants(arguments, options, sizes, plan, block),
+                columns,
+                _summary_columns(sizes),
+                summary is not None,
+            ),
+            warps=4,
+            stages=plan.stages,
+        )
+
+    scans = _scanned(scan, segments, initial_state, sizes, plan, block, backwards=False, device=like.device)
+    launches = (*_prepare_launches(arguments, options, sizes, plan, cu_seqlens, prepared), *scans)
 
     def with_backward() -> tuple[_Launch, ...]:
         """And the backward that is likely to follow: gradients as the outputs lie; one of the final state where there is an initial one."""
@@ -2022,26 +2252,37 @@ def _backward_launches(
     rows = plan.first.shape[0] - 1
     cotangents = tuple(part for d in given for part in (d, d.stride()))
     block = _chunk_value_block(sizes, plan.value_blocks[0])
-    reverse = _Launch(
-        _chunk_reverse_kernel,
-        triton.cdiv(sizes.values, block) * sizes.heads * rows,
-        (
-            *_with_strides(arguments),
-            *cotangents,
-            *memory.prepared,
-            states,
-            memory.d_states,
-            memory.d_writes,
-            d_final_state,
-            _triton_strides(d_final_state),
-            memory.d_initial,
-            plan.first,
-            cu_seqlens,
-            *_chunk_constants(arguments, options, sizes, plan, block),
-        ),
-        warps=4,
-        stages=plan.stages,
-    )
+    segments = _segments(plan, triton.cdiv(sizes.values, block) * sizes.heads * rows, _widest(arguments))
+
+    def scan(d_final: torch.Tensor | None, summary: torch.Tensor | None) -> _Launch:
+        columns = _column_blocks(sizes, block, summary is not None)
+        return _Launch(
+            _chunk_reverse_kernel,
+            columns * sizes.heads * (rows if segments is None else segments.count),
+            (
+                *_with_strides(arguments),
+                *cotangents,
+                *memory.prepared,
+                states,
+                memory.d_states,
+                memory.d_writes,
+                d_final,
+                _triton_strides(d_final),
+                memory.d_initial,
+                summary,
+                plan.first,
+                *((None, 0) if segments is None else (segments.table, segments.chunks)),
+                cu_seqlens,
+                *_chunk_constants(arguments, options, sizes, plan, block),
+                columns,
+                _summary_columns(sizes),
+                summary is not None,
+            ),
+            warps=4,
+            stages=plan.stages,
+        )
+
+    reverse = _scanned(scan, segments, d_final_state, sizes, plan, block, backwards=True, device=memory.d_states.device)
     block = _chunk_value_block(sizes, plan.value_blocks[1])
     gradients = _Launch(
         _chunk_gradients_kernel,
@@ -2061,7 +2302,7 @@ def _backward_launches(
         warps=8,
         stages=1,
     )
-    return (reverse, gradients) if plan.slots else (reverse,)
+    return (*reverse, gradients) if plan.slots else reverse
 
 
 def _given(gradient: torch.Tensor | None, arguments: tuple[torch.Tensor | None, ...], sizes: _Sizes, axes: tuple[str, ...]) -> torch.Tensor:

@@ -51,7 +51,7 @@ def compile_text(text: str, name: str = "<text>") -> Compiled:
     operands = name_operands(form)
     chunk_form = derive(form, operands)
     proof = prove(form, operands, chunk_form)
-    plan = make_plan()
+    plan = make_plan(form)
     module = emit(form, operands, chunk_form, plan)
     return Compiled(recurrence, form, operands, chunk_form, proof, plan, module, reporter.sorted())
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from recgen.analysis.normal_form import NormalForm
+
 
 @dataclass(frozen=True)
 class RecurrentTiles:
@@ -36,6 +38,19 @@ class ChunkTiles:
 
 
 @dataclass(frozen=True)
+class SegmentPlan:
+    """When sequences are cut into segments that are scanned at once: where programs are too few for the GPU.
+
+    `fill`: programs for each multiprocessor to aim at; `least`: segments of a sequence below which cutting does not pay; `chunks`: of a
+    segment, at least. A correction makes a segment's summary as wide again as the keys, so that it pays only on a nearly empty GPU.
+    """
+
+    fill: int
+    least: int
+    chunks: int = 8
+
+
+@dataclass(frozen=True)
 class KernelPlan:
     """What the kernels are built with.
 
@@ -44,6 +59,7 @@ class KernelPlan:
 
     recurrent: RecurrentTiles
     chunk: tuple[ChunkTiles, ...]
+    segments: SegmentPlan
     scan_warps: int = 4
     gradient_warps: int = 8
     stretch: int = 32
@@ -61,6 +77,6 @@ All rows but the last were compared with the float64 form on an H200 (benchmarks
 """
 
 
-def make_plan() -> KernelPlan:
+def make_plan(form: NormalForm) -> KernelPlan:
     """The plan of a form."""
-    return KernelPlan(RecurrentTiles(), CHUNK_TILES)
+    return KernelPlan(RecurrentTiles(), CHUNK_TILES, SegmentPlan(fill=3, least=4) if form.feedback else SegmentPlan(fill=8, least=4))

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.chunk_gradients import GradientLines, GradientPrinter
 from recgen.codegen.chunk_kernels import ChunkKernels
-from recgen.codegen.chunk_scans import prepare_lines, reverse_lines, scan_lines
+from recgen.codegen.chunk_scans import ReverseLines, ScanLines, prepare_lines, reverse_lines, scan_lines
 from recgen.codegen.triton_printer import functions
 from recgen.codegen.triton_token import sums_over
 from recgen.derive.operands import OperandSet
-from recgen.plan import ChunkTiles, KernelPlan
+from recgen.plan import ChunkTiles, KernelPlan, SegmentPlan
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,13 @@ class ChunkKernelContext:
     signed: bool
     vector: bool
     corrects: bool
+    passing: bool
     matrices: int
     rows: int
     streams: int
     prepare: tuple[str, ...]
-    scan: tuple[str, ...]
-    reverse: tuple[str, ...]
+    scan: ScanLines
+    reverse: ReverseLines
     lines: GradientLines
     gradients: tuple[GradientName, ...]
     whole: bool
@@ -47,6 +48,7 @@ class ChunkKernelContext:
     host_numbers: tuple[str, ...]
     other_axes: tuple[str, ...]
     tiles: tuple[ChunkTiles, ...]
+    segments: SegmentPlan
     scan_warps: int
     gradient_warps: int
 
@@ -74,6 +76,7 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPla
         signed=form.decay.signed is not None,
         vector=kernels.decay.vector,
         corrects=form.feedback,
+        passing=kernels.decay.gated and not form.feedback,
         matrices=len(kernels.stored),
         rows=len(kernels.decay.kept),
         streams=len(operands.streams),
@@ -87,6 +90,7 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPla
         host_numbers=tuple(f"float({text})" for _, text in numbers),
         other_axes=axes,
         tiles=plan.chunk,
+        segments=plan.segments,
         scan_warps=plan.scan_warps,
         gradient_warps=plan.gradient_warps,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from recgen.codegen.chunk_decay import DOT
 from recgen.codegen.chunk_kernels import ChunkKernels
 from recgen.derive.operands import StreamNames
@@ -50,28 +52,51 @@ def _inverse_lines(k: ChunkKernels) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def scan_lines(k: ChunkKernels) -> tuple[str, ...]:
-    """One chunk of the scan, the state b_S in registers."""
-    return (
-        *k.scan_operands(),
-        *k.matrices(turned=False),
-        *k.resolve_lines("b_S"),
-        *k.read_lines("b_S"),
-        *k.decay.through("b_S"),
-        *(f"b_S += {k.decay.write(s).outer(k.write(s))}" for s in k.operands.streams),
-        *k.loads(k.readout, tuple(o.name for o in k.form.outputs)),
-        *k.store_output_lines(),
-    )
+@dataclass(frozen=True)
+class ScanLines:
+    """One chunk of the scan, the state b_S in registers: `resolve` its writes, `read` and give the outputs, `carry` the state on."""
+
+    resolve: tuple[str, ...]
+    read: tuple[str, ...]
+    carry: tuple[str, ...]
 
 
-def reverse_lines(k: ChunkKernels) -> tuple[str, ...]:
-    """One chunk of the reverse scan, the gradient of the outgoing state b_dS in registers."""
-    lines = list(k.scan_operands())
+def scan_lines(k: ChunkKernels) -> ScanLines:
+    """The scan's lines."""
+    values = tuple(s.value for s in k.operands.streams if s.value)
+    reads = (*k.read_lines("b_S"), *k.loads(k.readout, tuple(o.name for o in k.form.outputs)), *k.store_output_lines())
+    carry = (*k.decay.through("b_S"), *(f"b_S += {k.decay.write(s).outer(k.write(s))}" for s in k.operands.streams))
+    resolve = (*k.scan_operands(), *_none_in_identity(k, values), *k.matrices(turned=False), *k.resolve_lines("b_S"))
+    return ScanLines(resolve, reads, carry)
+
+
+def _none_in_identity(k: ChunkKernels, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Zeros for the identity's columns, where their mask does not see to it: a square state's columns are masked as keys."""
+    if k.form.key_axis != k.form.value_axis:
+        return ()
+    return ("if SUMMARY:", *(f"    b_{name} = tl.where(m_one, 0.0, b_{name})" for name in dict.fromkeys(names)))
+
+
+@dataclass(frozen=True)
+class ReverseLines:
+    """One chunk of the reverse scan, the gradient of the outgoing state b_dS in registers.
+
+    `cotangents`: the gradients of the reads; `carry`: of the right-hand sides, and on to the chunk's start; `writes` stores the former.
+    """
+
+    cotangents: tuple[str, ...]
+    carry: tuple[str, ...]
+    writes: tuple[str, ...]
+
+
+def reverse_lines(k: ChunkKernels) -> ReverseLines:
+    """The reverse scan's lines."""
+    cotangents = list(k.scan_operands())
     if k.rereads:
-        lines.append("b_h = tl.load(w_states + o_s, mask=m_s, other=0.0).to(ACC)")
+        cotangents.append("b_h = tl.load(w_states + o_s, mask=m_s, other=0.0).to(ACC)")
     again = (*k.matrices(turned=False), *k.resolve_lines("b_h"), *k.read_lines("b_h"))
-    lines += [*k.cotangent_lines(again), "tl.store(w_dstates + o_s, b_dS.to(w_dstates.dtype.element_ty), mask=m_s)"]
-    lines += k.matrices(turned=True)
+    cotangents += [*k.cotangent_lines(again), *_none_in_identity(k, tuple(f"d_read{r.tag}" for r in k.operands.reads))]
+    lines = list(k.matrices(turned=True))
     for s in k.operands.streams:
         lines.append(f"b_Z{s.tag} = {k.decay.write(s).times('b_dS')}")
         lines += [f"b_Z{s.tag} += {DOT}(b_A_qk{r.tag}{s.tag}, b_d_read{r.tag}, DT, WIDE)" for r in k.operands.reads]
@@ -83,10 +108,11 @@ def reverse_lines(k: ChunkKernels) -> tuple[str, ...]:
     lines += k.decay.through("b_dS")
     lines += [f"b_dS += {k.decay.query(r).outer(f'b_d_read{r.tag}')}" for r in k.operands.reads]
     lines += [f"b_dS += {k.decay.correct(s).outer(_into_found(k, s))}" for s in k.feedback]
+    writes = []
     for i, s in enumerate(k.operands.streams):
         gradient = f"b_dX{s.tag}" if s.correct else f"b_Z{s.tag}"
-        lines.append(f"tl.store(w_dwrites + {k.write_address(i)}, {gradient}.to(w_dwrites.dtype.element_ty), mask=m_tv)")
-    return tuple(lines)
+        writes.append(f"tl.store(w_dwrites + {k.write_address(i)}, {gradient}.to(w_dwrites.dtype.element_ty), mask=m_tv)")
+    return ReverseLines(tuple(cotangents), tuple(lines), tuple(writes))
 
 
 def _into_found(k: ChunkKernels, s: StreamNames) -> str:

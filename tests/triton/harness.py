@@ -64,6 +64,17 @@ def tiled(functions: ModuleType, entries: int | None) -> Iterator[None]:
         functions._triton_tiles = chosen
 
 
+@contextmanager
+def segmented(functions: ModuleType, chunks: int) -> Iterator[None]:
+    """Segments of so many chunks, whatever the machine; 0 for whole sequences."""
+    chosen = functions._chunks_per_segment
+    functions._chunks_per_segment = lambda *_: chunks
+    try:
+        yield
+    finally:
+        functions._chunks_per_segment = chosen
+
+
 @dataclass(frozen=True)
 class Case:
     """One comparison. `sizes` by axis name; `bounds` packs a batch of one."""
@@ -81,6 +92,7 @@ class Case:
     seed: int = 0
     entries: int | None = None  # of the state in one program; small ones make many value blocks
     chunk: int | None = None  # tokens per chunk: the chunkwise kernels instead of the recurrent ones
+    segment: int = 0  # chunks per segment
     change: Callable[[dict[str, Tensor | None]], dict[str, Tensor | None]] | None = None
 
     def but(self, **changes: object) -> Case:
@@ -203,7 +215,8 @@ def forward(inputs: Inputs, save: bool = True) -> tuple[Tensor, ...]:
     """Outputs, final state, checkpoints."""
     functions = module(inputs.case.spec)
     if inputs.case.chunk is not None:
-        return functions._triton_chunk_forward(*inputs.split, inputs.oriented(inputs.initial), inputs.bounds, inputs.case.chunk, save)
+        with segmented(functions, inputs.case.segment):
+            return functions._triton_chunk_forward(*inputs.split, inputs.oriented(inputs.initial), inputs.bounds, inputs.case.chunk, save)
     with tiled(functions, inputs.case.entries):
         return functions._triton_recurrent_forward(*inputs.values, inputs.oriented(inputs.initial), inputs.bounds, save)
 
@@ -214,7 +227,8 @@ def gradients(inputs: Inputs, saved: Tensor, cotangents: list[Tensor | None]) ->
     if inputs.case.chunk is not None:
         *outputs, final = cotangents
         rest = (inputs.oriented(inputs.initial), inputs.bounds, inputs.case.chunk, saved, tuple(outputs), final)
-        found = functions._triton_chunk_backward(*inputs.split, *rest)
+        with segmented(functions, inputs.case.segment):
+            found = functions._triton_chunk_backward(*inputs.split, *rest)
         return dict(zip([*inputs.arguments, "initial state"], found, strict=True))
     with tiled(functions, inputs.case.entries):
         found = functions._triton_recurrent_backward(*inputs.values, inputs.oriented(inputs.initial), inputs.bounds, saved, *cotangents)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from recgen.resources import resource
-from tests.triton.harness import Case, Inputs, check, compiled, forward, gradients
+from tests.triton.harness import Case, Inputs, check, compiled, forward, gradients, module
 
 HERE = Path(__file__).parent
 SIZES = {"K": 7, "V": 5, "D": 6, "F": 3, "M": 7, "P": 5, "N": 7}
@@ -44,6 +44,40 @@ CASES = {
     "a decay per channel, a chunk of 32, several corrections": Case("two_corrections", SIZES, tokens=40, chunk=32, heads=1),
     "bfloat16": Case("gated_delta_rule", SIZES, tokens=20, dtype=torch.bfloat16, options=GATES, chunk=16),
 }
+
+
+SEGMENTS = {
+    "no decay": Case("linear_attention", SIZES, tokens=70, chunk=16, segment=2),
+    "a decay": Case("simple_gla", SIZES, tokens=70, chunk=16, segment=2, initial=False),
+    "a correction": DELTA.but(tokens=70, segment=2),
+    "a decay per channel": Case("gla", SIZES, tokens=70, chunk=16, segment=3),
+    "a decay per channel and a correction": Case("kda", SIZES, tokens=70, chunk=16, segment=2),
+    "more keys than values, in blocks": DELTA.but(sizes={"K": 40, "V": 5}, tokens=50, segment=1, heads=1),
+    "a whole value axis": Case("outputs", SIZES | {"D": 6}, tokens=50, chunk=16, segment=2),
+    "a square state": Case("square", SIZES, tokens=50, chunk=16, segment=2),
+    "two corrections": Case("two_corrections", SIZES, tokens=50, chunk=16, segment=2),
+    "signs": Case("signed_decay", SIZES, tokens=50, chunk=16, segment=2),
+    "packed": DELTA.but(tokens=90, bounds=(0, 0, 40, 41, 41, 90), segment=1),
+    "packed, no decay per channel to pass": Case("gla", SIZES, tokens=90, bounds=(0, 40, 41, 41, 90), chunk=16, segment=2),
+    "a single segment": DELTA.but(tokens=20, segment=4),
+}
+
+
+@pytest.mark.parametrize("case", SEGMENTS.values(), ids=SEGMENTS)
+def test_sequences_in_segments(case: Case) -> None:
+    check(case)
+
+
+def test_segments_meet_in_the_combination(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unreachable:
+        def __getitem__(self, grid: tuple[int, ...]) -> None:
+            raise LookupError(grid)
+
+    case = DELTA.but(tokens=50, segment=2, heads=1)
+    monkeypatch.setattr(module(case.spec), "_chunk_combine_kernel", Unreachable())
+    with pytest.raises(LookupError):
+        forward(Inputs(case))
+    forward(Inputs(case.but(segment=0)))
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
