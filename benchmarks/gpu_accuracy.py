@@ -232,17 +232,19 @@ def table(lines: Iterable[Row]) -> str:
 def main() -> None:
     """Prints the rows or the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("specs", nargs="*", default=SPECS, choices=SPECS, metavar="SPEC")
+    parser.add_argument("specs", nargs="*", metavar="SPEC", help=f"of {', '.join(SPECS)}; all of them if none is named")
     parser.add_argument("--peer", action="store_true", help="also flash-linear-attention's errors")
     parser.add_argument("--configurations", type=int, default=2, help="of every autotuner of the peer")
     parser.add_argument("--jobs", type=int, default=len(SPECS), help="processes")
     parser.add_argument("--table", type=Path, metavar="FILE", help="turns the lines of an earlier run into a table")
     options = parser.parse_args()
+    if unknown := sorted(set(options.specs) - set(SPECS)):
+        parser.error(f"expected specs among {', '.join(SPECS)}, got {', '.join(unknown)}")
     if options.table is not None:
         print(table(json.loads(line) for line in options.table.read_text().splitlines() if line.startswith("{")), end="")
         return
     with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
-        for done in [pool.submit(rows, spec, options.configurations if options.peer else 0) for spec in options.specs]:
+        for done in [pool.submit(rows, spec, options.configurations if options.peer else 0) for spec in options.specs or SPECS]:
             done.result()
 
 
