@@ -33,6 +33,7 @@ normal form: S[t] = exp(g) S[t-1] + w @ (X + c (exp(g) S[t-1])^T a)^T; reads S[t
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import threading
@@ -915,55 +916,6 @@ def _column(info: _Argument, x: torch.Tensor | None, rows: slice, t: int, sizes:
     return x.unsqueeze(-1) if info.axes else x[..., None, None]
 
 
-class _Launch(NamedTuple):
-    """A kernel with everything that it is called with."""
-
-    kernel: Any
-    programs: int
-    arguments: tuple[Any, ...]
-    warps: int
-    stages: int
-
-
-_BUILT: set[tuple[Any, ...]] = set()  # what `_build_first` was given
-_BUILDING = threading.Lock()
-
-
-def _launch(launches: tuple[_Launch, ...], like: torch.Tensor) -> None:
-    """One after the other, on the device of `like`."""
-    with torch.cuda.device_of(like):
-        for kernel, programs, arguments, warps, stages in launches:
-            kernel[(programs,)](*arguments, num_warps=warps, num_stages=stages)
-
-
-def _build_first(configuration: tuple[Any, ...], launches: Callable[[], tuple[_Launch, ...]], like: torch.Tensor) -> None:
-    """Compiles the kernels of a configuration that is new, before any is launched; nothing for one that was seen.
-
-    What the configuration does not tell apart (strides, say) is compiled when it is launched.
-    """
-    if configuration in _BUILT or _INTERPRETED:
-        return
-    with _BUILDING:
-        if configuration not in _BUILT:
-            _build_together(launches(), like)
-            _BUILT.add(configuration)
-
-
-def _build_together(launches: tuple[_Launch, ...], like: torch.Tensor) -> None:
-    """Compiles and loads kernels, each in a thread: most of that is done by native code and other programs, without Python's lock.
-
-    Errors are left to the launch, which meets them again in the caller's thread; a kernel that is never launched may fail.
-    """
-
-    def build(each: _Launch) -> None:
-        with torch.cuda.device_of(like):
-            built = each.kernel.warmup(*each.arguments, grid=(each.programs,), num_warps=each.warps, num_stages=each.stages)
-            _ = built.run  # compiles the function that launches it and loads it onto the device
-
-    with ThreadPoolExecutor(max(len(launches), 1)) as pool:
-        wait([pool.submit(build, each) for each in launches])
-
-
 @_jit
 def _tl_sigmoid(x):
     """1 / (1 + exp(-x)), without an exponential that overflows."""
@@ -1735,6 +1687,55 @@ def _triton_recurrent_backward(
         _d_dt_bias.sum(0).to(dt_bias.dtype) if dt_bias is not None else None,
         None if _d_initial is None else _d_initial.to(initial_state.dtype),
     )
+
+
+class _Launch(NamedTuple):
+    """A kernel with everything that it is called with."""
+
+    kernel: Any
+    programs: int
+    arguments: tuple[Any, ...]
+    warps: int
+    stages: int
+
+
+_BUILT: set[tuple[Any, ...]] = set()  # what `_build_first` was given
+_BUILDING = threading.Lock()
+
+
+def _launch(launches: tuple[_Launch, ...], like: torch.Tensor) -> None:
+    """One after the other, on the device of `like`."""
+    with torch.cuda.device_of(like):
+        for kernel, programs, arguments, warps, stages in launches:
+            kernel[(programs,)](*arguments, num_warps=warps, num_stages=stages)
+
+
+def _build_first(configuration: tuple[Any, ...], launches: Callable[[], tuple[_Launch, ...]], like: torch.Tensor) -> None:
+    """Compiles the kernels of a configuration that is new, before any is launched; nothing for one that was seen.
+
+    What the configuration does not tell apart (strides, say) is compiled when it is launched.
+    """
+    if configuration in _BUILT or _INTERPRETED:
+        return
+    with _BUILDING:
+        if configuration not in _BUILT:
+            _build_together(launches(), like)
+            _BUILT.add(configuration)
+
+
+def _build_together(launches: tuple[_Launch, ...], like: torch.Tensor) -> None:
+    """Compiles and loads kernels, each in a thread: most of that is done by native code and other programs, without Python's lock.
+
+    Errors are left to the launch, which meets them again in the caller's thread; a kernel that is never launched may fail.
+    """
+
+    def build(each: _Launch) -> None:
+        with torch.cuda.device_of(like):
+            built = each.kernel.warmup(*each.arguments, grid=(each.programs,), num_warps=each.warps, num_stages=each.stages)
+            _ = built.run  # compiles the function that launches it and loads it onto the device
+
+    with ThreadPoolExecutor(max(len(launches), 1)) as pool:
+        wait([pool.submit(build, each) for each in launches])
 
 
 @_jit
@@ -2704,7 +2705,7 @@ def _scanned(
             tl.float32,
             plan.wide,
         ),
-        warps=4,
+        warps=plan.tiles.scan_warps,
         stages=1,
     )
     return scan(None, summary), combine, scan(starts, None)
@@ -2728,8 +2729,7 @@ class _ChunkPlan(NamedTuple):
     table: torch.Tensor  # [slots, 2]: sequence and number of every chunk, -1 beyond the last
     first: torch.Tensor  # [N + 1]: each sequence's first slot
     key_block: int
-    value_blocks: tuple[int, int]  # columns of the state that a program of the scans, and of the gradients, works on at most
-    stages: int  # of the scans' pipeline
+    tiles: _ChunkTiles
     dot: Any  # the type of the products' factors
     wide: str  # how float32 factors are multiplied
 
@@ -2748,7 +2748,7 @@ def _chunk_plan(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int, like
     dot = tl.float32 if half is None or _INTERPRETED else half  # the interpreter's bfloat16 arithmetic is wrong
     wide = "ieee" if torch.version.hip else "tf32x3"
     key_block = max(16, triton.next_power_of_2(sizes.keys))
-    return _ChunkPlan(chunk, slots, table, first, key_block, (tiles.scan, tiles.gradients), tiles.stages, dot, wide)
+    return _ChunkPlan(chunk, slots, table, first, key_block, tiles, dot, wide)
 
 
 def _slots(counts: torch.Tensor, slots: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -2761,31 +2761,61 @@ def _slots(counts: torch.Tensor, slots: int) -> tuple[torch.Tensor, torch.Tensor
 
 
 class _ChunkTiles(NamedTuple):
-    """Tiles for half-precision or float32 inputs and keys up to a size; all fit into 99 KiB of shared memory."""
+    """Tiles for half-precision or float32 inputs, keys up to a size, and a generation of GPUs ("" for any) with so much shared memory."""
 
     half: bool
     keys: int
+    generation: str
+    shared: int  # bytes
     chunk: int
-    scan: int
-    gradients: int
-    stages: int
+    scan: int  # columns of the state that a program of the scans works on at most
+    gradients: int  # and of the gradients
+    stages: int  # of the scans' pipeline
+    scan_warps: int
+    gradient_warps: int
 
 
-_CHUNK_TILES = (
-    _ChunkTiles(half=True, keys=128, chunk=64, scan=32, gradients=32, stages=2),
-    _ChunkTiles(half=True, keys=256, chunk=32, scan=32, gradients=16, stages=1),
-    _ChunkTiles(half=False, keys=128, chunk=32, scan=32, gradients=16, stages=1),
-    _ChunkTiles(half=False, keys=256, chunk=16, scan=16, gradients=16, stages=1),
+_CHUNK_TILES = (  # the first row that fits is used
+    # compared on sm_90, ptxas 12.8: 5.1e-03
+    _ChunkTiles(True, 128, "", 101376, chunk=64, scan=32, gradients=32, stages=2, scan_warps=4, gradient_warps=8),
+    # compared on sm_90, ptxas 12.8: 4.2e-03
+    _ChunkTiles(True, 256, "", 101376, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    # compared on sm_90, ptxas 12.8: 4.2e-07
+    _ChunkTiles(False, 128, "", 101376, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    # compiled only
+    _ChunkTiles(False, 256, "", 101376, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    # compiled only
+    _ChunkTiles(True, 128, "", 65536, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    # compiled only
+    _ChunkTiles(True, 256, "", 65536, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    # compiled only
+    _ChunkTiles(False, 128, "", 65536, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
 )
+
+
+@functools.cache
+def _gpu(device: torch.device) -> tuple[str, int]:
+    """The generation of a GPU, such as "sm_90" or "gfx942", and the bytes of shared memory that a program may have; no GPU has no limit."""
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return "", 1 << 30
+    found = torch.cuda.get_device_properties(device)
+    if torch.version.hip:
+        return found.gcnArchName.partition(":")[0], 64 * 1024
+    return f"sm_{found.major}{found.minor}", found.shared_memory_per_block_optin
 
 
 def _chunk_tiles(sizes: _Sizes, like: torch.Tensor) -> _ChunkTiles:
     """The first row of the table that fits."""
     half = like.dtype != torch.float32
+    generation, shared = _gpu(like.device)
     for tiles in _CHUNK_TILES:
-        if tiles.half == half and sizes.keys <= tiles.keys:
+        if tiles.half == half and sizes.keys <= tiles.keys and tiles.shared <= shared and tiles.generation in ("", generation):
             return tiles
-    raise ValueError(f"gated_delta_rule: the chunkwise kernels take {_KEY_AXIS} up to {tiles.keys}, but it is {sizes.keys}")
+    largest = max((t.keys for t in _CHUNK_TILES if t.half == half and t.shared <= shared and t.generation in ("", generation)), default=0)
+    raise ValueError(
+        f"gated_delta_rule: the chunkwise kernels take {_KEY_AXIS} up to {largest} for {like.dtype} on {generation or like.device} with "
+        f"{shared} bytes of shared memory, but it is {sizes.keys}"
+    )
 
 
 def _kernel_chunk(sizes: _Sizes, chunk: int, like: torch.Tensor) -> int:
@@ -2826,7 +2856,7 @@ def _triton_chunk_forward(
     if rows * sizes.heads == 0:
         return (*outputs, final_state, states)
     prepared = _prepared(sizes, plan, like, like.device)
-    block = _chunk_value_block(sizes, plan.value_blocks[0])
+    block = _chunk_value_block(sizes, plan.tiles.scan)
     segments = _segments(plan, triton.cdiv(sizes.values, block) * sizes.heads * rows, like)
 
     def scan(initial: torch.Tensor | None, summary: torch.Tensor | None) -> _Launch:
@@ -2851,8 +2881,8 @@ def _triton_chunk_forward(
                 _summary_columns(sizes),
                 summary is not None,
             ),
-            warps=4,
-            stages=plan.stages,
+            warps=plan.tiles.scan_warps,
+            stages=plan.tiles.stages,
         )
 
     scans = _scanned(scan, segments, initial_state, sizes, plan, block, backwards=False, device=like.device)
@@ -2860,7 +2890,7 @@ def _triton_chunk_forward(
 
     def with_backward() -> tuple[_Launch, ...]:
         """And the backward that is likely to follow: gradients as the outputs lie; one of the final state where there is an initial one."""
-        if not save or _faulty_compiler(like):
+        if not save or _compiler_fault(like.device, like.dtype):
             return launches
         d_final = None if initial_state is None else final_state
         memory = _backward_memory(arguments, initial_state, sizes, plan, states, torch.device("meta"))
@@ -2961,7 +2991,7 @@ def _prepare_launches(
             cu_seqlens,
             *_chunk_constants(arguments, options, sizes, plan, 16),
         ),
-        warps=4,
+        warps=plan.tiles.scan_warps,
         stages=1,
     )
     return (prepare,) if plan.slots else ()
@@ -2985,7 +3015,8 @@ def _triton_chunk_backward(
     given = tuple(_given(d, arguments, sizes, axes) for d, axes in zip(d_outputs, _OUTPUT_AXES, strict=True))
     memory = _backward_memory(arguments, initial_state, sizes, plan, states, like.device)
     if rows * sizes.heads:
-        _refuse_faulty_compiler(like)
+        if fault := _compiler_fault(like.device, like.dtype):
+            raise RuntimeError(f"gated_delta_rule: {fault}")
         prepare = _prepare_launches(arguments, options, sizes, plan, cu_seqlens, memory.prepared)
         launches = prepare + _backward_launches(arguments, options, sizes, plan, cu_seqlens, states, given, d_final_state, memory)
         layouts = tuple(d.is_contiguous() for d in given)
@@ -3026,26 +3057,40 @@ def _backward_memory(
     )
 
 
-def _faulty_compiler(like: torch.Tensor) -> str:
-    """Why the compiler is not to be trusted with the gradients kernel; "" where it is.
+class _CompilerFault(NamedTuple):
+    """Releases of ptxas, from one up to before another, that make wrong kernels of the chunkwise backward for a generation of GPUs."""
 
-    ptxas 12.8, which comes with Triton 3.6, miscompiles products of transposed tiles in half precision for Hopper; 13.0 was right in every
-    configuration compared with the float64 form.
-    """
-    if not like.is_cuda or torch.version.hip or like.dtype == torch.float32 or torch.cuda.get_device_capability(like.device)[0] != 9:
+    generation: str
+    since: tuple[int, int]
+    before: tuple[int, int]
+    half: bool  # for inputs in half precision alone
+    effect: str
+    cure: str
+
+
+_COMPILER_FAULTS: tuple[_CompilerFault, ...] = (
+    _CompilerFault(
+        "sm_90",
+        (0, 0),
+        (13, 0),
+        True,
+        "makes wrong gradients without any message, or a kernel that stops with an illegal memory access",
+        "set TRITON_PTXAS_PATH to the ptxas of a CUDA toolkit 13.0 or newer before Triton is imported",
+    ),
+)
+
+
+@functools.cache
+def _compiler_fault(device: torch.device, dtype: torch.dtype) -> str:
+    """Why the chunkwise backward is not to be had from this compiler, and what to do; "" where nothing is known against it."""
+    generation, half = _gpu(device)[0], dtype != torch.float32
+    faults = [f for f in _COMPILER_FAULTS if f.generation == generation and (half or not f.half)]
+    if not faults:
         return ""
     tool = triton.knobs.nvidia.ptxas
-    if tuple(int(part) for part in tool.version.split(".")[:2]) >= (13, 0):
-        return ""
-    return f"ptxas {tool.version} ({tool.path}) makes wrong gradients for {like.dtype} on this GPU"
-
-
-def _refuse_faulty_compiler(like: torch.Tensor) -> None:
-    """Raises where the gradients kernel would be built by a compiler that was seen to make wrong numbers of it, silently."""
-    if reason := _faulty_compiler(like):
-        raise RuntimeError(
-            f"gated_delta_rule: {reason}; set TRITON_PTXAS_PATH to the ptxas of a CUDA toolkit 13.0 or newer before Triton is imported"
-        )
+    major, minor = map(int, tool.version.split(".")[:2])
+    found = (f for f in faults if f.since <= (major, minor) < f.before)
+    return next((f"ptxas {tool.version} ({tool.path}) {f.effect} for {dtype} on {f.generation}; {f.cure}" for f in found), "")
 
 
 def _backward_launches(
@@ -3062,7 +3107,7 @@ def _backward_launches(
     """The scan backwards, and the gradients of every chunk."""
     rows = plan.first.shape[0] - 1
     cotangents = tuple(part for d in given for part in (d, d.stride()))
-    block = _chunk_value_block(sizes, plan.value_blocks[0])
+    block = _chunk_value_block(sizes, plan.tiles.scan)
     segments = _segments(plan, triton.cdiv(sizes.values, block) * sizes.heads * rows, _widest(arguments))
 
     def scan(d_final: torch.Tensor | None, summary: torch.Tensor | None) -> _Launch:
@@ -3089,12 +3134,12 @@ def _backward_launches(
                 _summary_columns(sizes),
                 summary is not None,
             ),
-            warps=4,
-            stages=plan.stages,
+            warps=plan.tiles.scan_warps,
+            stages=plan.tiles.stages,
         )
 
     reverse = _scanned(scan, segments, d_final_state, sizes, plan, block, backwards=True, device=memory.d_states.device)
-    block = _chunk_value_block(sizes, plan.value_blocks[1])
+    block = _chunk_value_block(sizes, plan.tiles.gradients)
     gradients = _Launch(
         _chunk_gradients_kernel,
         plan.slots * sizes.heads,
@@ -3110,7 +3155,7 @@ def _backward_launches(
             cu_seqlens,
             *_chunk_constants(arguments, options, sizes, plan, block),
         ),
-        warps=8,
+        warps=plan.tiles.gradient_warps,
         stages=1,
     )
     return (*reverse, gradients) if plan.slots else reverse

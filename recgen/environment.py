@@ -10,15 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from recgen.compilers import COMPILER_FAULTS, faults_of, version_of
+
 Status = Literal["ok", "warning", "failure"]
-
-FAULTY_PTXAS: Final = (12, 8)
-"""The release of ptxas that miscompiles some Hopper kernels, silently or with an illegal memory access; it comes with Triton 3.6.0."""
-
-PTXAS_ADVICE: Final = (
-    "This release miscompiles some kernels for Hopper: results are wrong without any message, or the kernel stops with an illegal memory "
-    "access. Install a CUDA toolkit 13.0 or newer and set TRITON_PTXAS_PATH to its bin/ptxas; then run `recgen doctor` again."
-)
 
 
 @dataclass(frozen=True)
@@ -87,22 +81,27 @@ def _ptxas() -> Check:
     import torch
     import triton.knobs
 
-    blackwell = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (10, 0)
+    capability = torch.cuda.get_device_capability() if torch.cuda.is_available() and not torch.version.hip else None
+    blackwell = capability is not None and capability >= (10, 0)
     tool = triton.knobs.nvidia.ptxas_blackwell if blackwell else triton.knobs.nvidia.ptxas
-    return judge_ptxas(tool.path, subprocess.run([tool.path, "--version"], capture_output=True, text=True, check=True).stdout)
+    generation = "" if capability is None else "sm_{}{}".format(*capability)
+    return judge_ptxas(tool.path, subprocess.run([tool.path, "--version"], capture_output=True, text=True, check=True).stdout, generation)
 
 
-def judge_ptxas(path: str, banner: str) -> Check:
-    """What the assembler's own banner says about it."""
-    match = re.search(r"V(\d+)\.(\d+)\.(\d+)", banner)
-    if match is None:
-        return Check(
-            "ptxas", "warning", f"{path}, of unknown version", "Set TRITON_PTXAS_PATH to the ptxas of a CUDA toolkit 13.0 or newer."
-        )
-    found = f"{match[0][1:]} ({path})"
-    if (int(match[1]), int(match[2])) == FAULTY_PTXAS:
-        return Check("ptxas", "warning", found, PTXAS_ADVICE)
-    return Check("ptxas", "ok", found)
+def judge_ptxas(path: str, banner: str, generation: str = "") -> Check:
+    """What the assembler's own banner says about it, for a GPU such as "sm_90", for any where that is ""."""
+    version = version_of(banner)
+    if version is None:
+        cures = "; ".join(dict.fromkeys(fault.cure for fault in COMPILER_FAULTS))
+        return Check("ptxas", "warning", f"{path}, of unknown version", f"If in doubt, {cures}.")
+    match = re.search(r"V([\d.]+)", banner)
+    assert match is not None
+    found = f"{match[1]} ({path})"
+    faults = faults_of(version, generation)
+    if not faults:
+        return Check("ptxas", "ok", found)
+    advice = [f"For {f.generation} it {f.effect} ({f.kernels}{' in half precision' if f.half else ''}): {f.cure}." for f in faults]
+    return Check("ptxas", "warning", found, " ".join(advice))
 
 
 def _gpus() -> Iterator[Check]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recgen.analysis.normal_form import NormalForm
+from recgen.compilers import COMPILER_FAULTS, CompilerFault
+from recgen.tiles import ChunkTiles, rows_for
 
 
 @dataclass(frozen=True)
@@ -19,22 +21,6 @@ class RecurrentTiles:
     backward: int = 2048
     step: int = 4096
     stages: int = 3
-
-
-@dataclass(frozen=True)
-class ChunkTiles:
-    """Tiles of the chunkwise kernels for one kind of inputs and keys up to `keys`.
-
-    `chunk`: tokens per chunk at most; `scan`, `gradients`: value columns of a program; `stages` of the scans' pipeline. Every entry fits
-    into 99 KiB of shared memory as compiled for sm_90; the tests hold that for keys of 128 on sm_80 and sm_120 too.
-    """
-
-    half: bool
-    keys: int
-    chunk: int
-    scan: int
-    gradients: int
-    stages: int
 
 
 @dataclass(frozen=True)
@@ -54,29 +40,18 @@ class SegmentPlan:
 class KernelPlan:
     """What the kernels are built with.
 
+    `chunk`: the tiles of the chunkwise kernels, of which the first row that fits is used; `faults`: compilers that they refuse.
     `stretch`: chunks times heads that the PyTorch chunk form works on together, enough for the cores and few enough for their caches.
     """
 
     recurrent: RecurrentTiles
     chunk: tuple[ChunkTiles, ...]
     segments: SegmentPlan
-    scan_warps: int = 4
-    gradient_warps: int = 8
+    faults: tuple[CompilerFault, ...] = COMPILER_FAULTS
     stretch: int = 32
 
 
-CHUNK_TILES = (
-    ChunkTiles(True, 128, 64, 32, 32, 2),
-    ChunkTiles(True, 256, 32, 32, 16, 1),
-    ChunkTiles(False, 128, 32, 32, 16, 1),
-    ChunkTiles(False, 256, 16, 16, 16, 1),
-)
-"""Half-precision or float32 inputs, by the size of the keys.
-
-All rows but the last were compared with the float64 form on an H200 (benchmarks/h200.md); the last was only compiled.
-"""
-
-
-def make_plan(form: NormalForm) -> KernelPlan:
-    """The plan of a form."""
-    return KernelPlan(RecurrentTiles(), CHUNK_TILES, SegmentPlan(fill=3, least=4) if form.feedback else SegmentPlan(fill=8, least=4))
+def make_plan(form: NormalForm, tuned: tuple[ChunkTiles, ...] = ()) -> KernelPlan:
+    """The plan of a form; `tuned`: rows of tiles that go before those of the table."""
+    segments = SegmentPlan(fill=3, least=4) if form.feedback else SegmentPlan(fill=8, least=4)
+    return KernelPlan(RecurrentTiles(), tuned + rows_for(form.decay.kind, form.feedback), segments)

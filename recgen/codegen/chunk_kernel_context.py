@@ -10,8 +10,10 @@ from recgen.codegen.chunk_kernels import ChunkKernels
 from recgen.codegen.chunk_scans import ReverseLines, ScanLines, prepare_lines, reverse_lines, scan_lines
 from recgen.codegen.triton_printer import functions
 from recgen.codegen.triton_token import sums_over
+from recgen.compilers import CompilerFault
 from recgen.derive.operands import OperandSet
-from recgen.plan import ChunkTiles, KernelPlan, SegmentPlan
+from recgen.plan import KernelPlan, SegmentPlan
+from recgen.tiles import ChunkTiles
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,7 @@ class ChunkKernelContext:
     other_axes: tuple[str, ...]
     tiles: tuple[ChunkTiles, ...]
     segments: SegmentPlan
-    scan_warps: int
-    gradient_warps: int
+    faults: tuple[CompilerFault, ...]
 
 
 def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPlan, shared: tuple[str, ...]) -> ChunkKernelContext:
@@ -91,6 +92,5 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPla
         other_axes=axes,
         tiles=plan.chunk,
         segments=plan.segments,
-        scan_warps=plan.scan_warps,
-        gradient_warps=plan.gradient_warps,
+        faults=plan.faults,
     )

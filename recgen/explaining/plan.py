@@ -12,6 +12,7 @@ from recgen.explaining.chunk import operand_letter
 from recgen.explaining.cost import Polynomial, backward_flops, forward_flops, monomial, recomputed, total
 from recgen.explaining.document import Block, Items, Paragraph, Stage, Table
 from recgen.plan import KernelPlan
+from recgen.tiles import ChunkTiles
 
 CHUNKS = (16, 32, 64)
 """The chunk sizes offered."""
@@ -67,13 +68,41 @@ def _kernels(plan: KernelPlan) -> tuple[Block, ...]:
     r = plan.recurrent
     entries = f"about {r.forward} entries of the state a program forward, {r.backward} backward, {r.step} in a step"
     items = [f"recurrent kernels: {entries}; loads {r.stages} tokens ahead"]
-    warps = f"{plan.scan_warps} warps, {plan.gradient_warps} in the gradients"
-    items.append(f"chunkwise kernels: {warps}; products of float32 in three tf32 parts")
-    head = ("inputs", "keys to", "tokens a chunk", "value columns, scans", "value columns, gradients", "stages")
-    rows = tuple(
-        ("half precision" if t.half else "float32", *(str(n) for n in (t.keys, t.chunk, t.scan, t.gradients, t.stages))) for t in plan.chunk
+    items.append("chunkwise kernels: products of float32 in three tf32 parts; of their tiles the first row that fits is used")
+    cut = plan.segments
+    items.append(
+        f"a sequence is cut into segments, scanned at once, where that makes {cut.least} or more of {cut.chunks} or more chunks and "
+        f"at most {cut.fill} programs for each multiprocessor"
     )
-    return Items(tuple(items)), Table(head, rows)
+    items += [
+        f"refused on {f.generation}{' with inputs in half precision' if f.half else ''}: {f.kernels} by ptxas before "
+        f"{'.'.join(map(str, f.before))}, which {f.effect}"
+        for f in plan.faults
+    ]
+    return Items(tuple(items)), Table(_TILE_COLUMNS, tuple(_tile_row(t) for t in plan.chunk))
+
+
+_TILE_COLUMNS = (
+    "inputs",
+    "keys to",
+    "GPU",
+    "KiB",
+    "C",
+    "scans",
+    "warps",
+    "stages",
+    "gradients",
+    "warps",
+    "compared with the float64 form on",
+)
+
+
+def _tile_row(t: ChunkTiles) -> tuple[str, ...]:
+    """One row of tiles in words: value columns and warps of the scans, then of the gradients."""
+    sizes = (t.chunk, t.scan, t.scan_warps, t.stages, t.gradients, t.gradient_warps)
+    kind = "half" if t.half else "float32"
+    seen = "; ".join(map(str, t.validated)) or "nothing yet: compiled only"
+    return (kind, str(t.keys), t.generation or "any", str(t.shared // 1024), *map(str, sizes), seen)
 
 
 def _forms(module: GeneratedModule) -> tuple[tuple[str, str, str], ...]:

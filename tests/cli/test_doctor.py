@@ -10,18 +10,18 @@ from recgen.environment import Check, judge_ptxas
 BANNER = "ptxas: NVIDIA (R) Ptx optimizing assembler\nCuda compilation tools, release {0}, V{1}\nBuild cuda_{0}\n"
 
 
-@pytest.mark.parametrize("version", ["12.8.93", "12.8.61"])
-def test_ptxas_of_the_faulty_release_is_named_with_its_cure(version):
-    check = judge_ptxas("/x/ptxas", BANNER.format("12.8", version))
+@pytest.mark.parametrize("version", ["12.8.93", "12.9.86"])
+def test_ptxas_of_a_faulty_release_is_named_with_its_cure(version):
+    check = judge_ptxas("/x/ptxas", BANNER.format(version[:4], version))
     assert check.status == "warning"
     assert check.found == f"{version} (/x/ptxas)"
-    for words in ("miscompiles", "without any message", "TRITON_PTXAS_PATH", "13.0"):
+    for words in ("sm_90", "wrong gradients", "without any message", "TRITON_PTXAS_PATH", "13.0"):
         assert words in check.advice
 
 
-@pytest.mark.parametrize("version", ["12.9.86", "13.0.88"])
-def test_other_ptxas_is_fine(version):
-    assert judge_ptxas("ptxas", BANNER.format(version[:4], version)).status == "ok"
+@pytest.mark.parametrize(("version", "generation"), [("13.0.88", ""), ("13.0.88", "sm_90"), ("12.8.93", "sm_100")])
+def test_other_ptxas_and_other_gpus_are_fine(version, generation):
+    assert judge_ptxas("ptxas", BANNER.format(version[:4], version), generation).status == "ok"
 
 
 def test_ptxas_without_a_version_is_a_warning():

@@ -190,7 +190,7 @@ def test_double_backward_says_that_it_is_missing(case: Case) -> None:
     leaves = {k: x.clone().requires_grad_() for k, x in sample.inputs.items()}
     output = call(case, CHUNK, Sample(leaves, sample.state))[0]
     first = torch.autograd.grad(output.float().sum(), list(leaves.values()), create_graph=True, allow_unused=True)
-    with pytest.raises(RuntimeError, match=r"second derivative|double"):
+    with pytest.raises(RuntimeError, match="gradient of a gradient"):
         torch.autograd.grad(first[0].float().sum(), list(leaves.values()), allow_unused=True)
 
 

@@ -1,7 +1,7 @@
 """Compiles the kernels of a spec for a GPU that need not be there: `python -m tests.triton.ahead_of_time SPEC TARGET WARP DTYPE`.
 
 The launches of the host functions, made on tensors without data, give the signatures. Prints one JSON object: kernel -> shared memory in
-bytes, and registers and bytes spilled by each thread where the compiler's tools tell.
+bytes, how much the plan allows it, and registers and bytes spilled by each thread where the compiler's tools tell.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ KERNELS = (
     "_chunk_reverse_kernel",
     "_chunk_gradients_kernel",
 )
+SHARED = {"80": 163 * 1024, "90": 227 * 1024, "120": 99 * 1024, "gfx942": 64 * 1024}
+"""Bytes of shared memory that a program may have, by generation."""
 SIZES = {"K": 128, "V": 128, "D": 64, "F": 16, "M": 128, "P": 128, "N": 128}
 TYPES = {torch.float64: "*fp64", torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32", torch.int64: "*i64"}
 
@@ -110,10 +112,16 @@ def main(spec: str, backend: str, architecture: str, warp: str, dtype: str) -> N
     target = GPUTarget(backend, int(architecture) if architecture.isdigit() else architecture, int(warp))
     if backend == "hip":
         torch.version.hip = "compiled for"  # the host functions ask torch what they run on
+    functions, rows = module(spec), []
+    functions._gpu = lambda device: (architecture if backend == "hip" else f"sm_{architecture}", SHARED[architecture])
+    if hasattr(functions, "_chunk_tiles"):
+        choose = functions._chunk_tiles
+        functions._chunk_tiles = lambda *arguments: (rows.append(choose(*arguments)), rows[-1])[-1]
     report = {}
     for name, recorder in launches(spec, getattr(torch, dtype)).items():
         compiled = triton.compile(source(recorder), target=target, options=recorder.options)
-        report[name] = {"warps": recorder.options["num_warps"], "shared": compiled.metadata.shared}
+        allowed = rows[-1].shared if name.startswith("_chunk") else SHARED[architecture]
+        report[name] = {"warps": recorder.options["num_warps"], "shared": compiled.metadata.shared, "allowed": allowed}
         if "cubin" in compiled.asm:
             report[name] |= registers(compiled.asm["cubin"])
     print(json.dumps(report))

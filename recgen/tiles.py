@@ -1,0 +1,112 @@
+"""The tiles of the chunkwise kernels by class of recurrence, inputs, size of the keys and GPU, and what each row was compared on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Decay = Literal["none", "scalar", "vector"]
+
+DECAYS: Final[tuple[Decay, ...]] = ("none", "scalar", "vector")
+
+_KIB_99, _KIB_64 = 99 * 1024, 64 * 1024
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A comparison of the kernels with the float64 form.
+
+    `generation`: of the GPU, such as "sm_90" or "gfx942"; `compiler`: what assembled the kernels, such as "ptxas 13.0"; `error`: the
+    worst over outputs, states and gradients, of each the larger of the relative RMS error and a quarter of the largest error over the
+    largest entry.
+    """
+
+    generation: str
+    compiler: str
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.generation}, {self.compiler}: {self.error:.1e}"
+
+
+@dataclass(frozen=True)
+class ChunkTiles:
+    """One row: for which recurrences, inputs and GPUs, and the tiles.
+
+    `decay`, `corrects`: the recurrence's class; `half`: inputs in half precision, else float32; `keys`: their largest size;
+    `generation`: of the GPU, "" for any; `shared`: bytes of shared memory that no program exceeds. `chunk`: tokens per chunk at most;
+    `scan`, `gradients`: value columns of a program; `stages` of the scans' pipeline; warps of a program in the scans and in the gradients.
+    """
+
+    decay: Decay
+    corrects: bool
+    half: bool
+    keys: int
+    chunk: int
+    scan: int
+    gradients: int
+    stages: int
+    generation: str = ""
+    shared: int = _KIB_99
+    scan_warps: int = 4
+    gradient_warps: int = 8
+    validated: tuple[Validation, ...] = ()
+
+    @property
+    def note(self) -> str:
+        """What the row was compared on, in words."""
+        return "; ".join(f"compared on {v}" for v in self.validated) or "compiled only"
+
+
+_SEEN: Final[dict[tuple[Decay, bool, bool, int], tuple[Validation, ...]]] = {
+    ("none", False, True, 128): (Validation("sm_90", "ptxas 12.8", 3.1e-3),),
+    ("none", False, True, 256): (Validation("sm_90", "ptxas 12.8", 2.9e-3),),
+    ("none", False, False, 128): (Validation("sm_90", "ptxas 12.8", 4.2e-7),),
+    ("none", True, True, 128): (Validation("sm_90", "ptxas 13.0", 7.6e-3),),
+    ("none", True, True, 256): (Validation("sm_90", "ptxas 12.8", 3.9e-3),),
+    ("none", True, False, 128): (Validation("sm_90", "ptxas 12.8", 6.8e-7),),
+    ("scalar", False, True, 128): (Validation("sm_90", "ptxas 12.8", 9.8e-3),),
+    ("scalar", False, True, 256): (Validation("sm_90", "ptxas 12.8", 1.1e-2),),
+    ("scalar", False, False, 128): (Validation("sm_90", "ptxas 12.8", 5.2e-7),),
+    ("scalar", True, True, 128): (Validation("sm_90", "ptxas 12.8", 5.1e-3),),
+    ("scalar", True, True, 256): (Validation("sm_90", "ptxas 12.8", 4.2e-3),),
+    ("scalar", True, False, 128): (Validation("sm_90", "ptxas 12.8", 4.2e-7),),
+}
+"""What the first row for a class, inputs and keys was compared on: benchmarks/h200.md, the worst over the specs of the class."""
+
+
+def _rows(decay: Decay, corrects: bool) -> tuple[ChunkTiles, ...]:
+    """The rows of a class for any GPU: the first four for 99 KiB of shared memory, the rest for the 64 KiB of AMD's."""
+
+    def row(half: bool, keys: int, shared: int, chunk: int, scan: int, gradients: int, stages: int) -> ChunkTiles:
+        seen = _SEEN.get((decay, corrects, half, keys), ()) if shared == _KIB_99 else ()
+        return ChunkTiles(decay, corrects, half, keys, chunk, scan, gradients, stages, "", shared, validated=seen)
+
+    if decay == "vector":  # rows that carry their own decay take more memory
+        return (
+            row(True, 128, _KIB_99, 32, 32, 32, 2),
+            row(True, 256, _KIB_99, 16, 32, 16, 1),
+            row(False, 128, _KIB_99, 32, 32, 16, 1),
+            row(False, 256, _KIB_99, 16, 16, 16, 1),
+            row(True, 128, _KIB_64, 16, 32, 16, 1),
+            row(True, 256, _KIB_64, 16, 16, 16, 1),
+            row(False, 128, _KIB_64, 16, 16, 16, 1),
+        )
+    return (
+        row(True, 128, _KIB_99, 64, 32, 32, 2),
+        row(True, 256, _KIB_99, 32, 32, 16, 1),
+        row(False, 128, _KIB_99, 32, 32, 16, 1),
+        row(False, 256, _KIB_99, 16, 16, 16, 1),
+        row(True, 128, _KIB_64, 32, 32, 16, 1),
+        row(True, 256, _KIB_64, 16, 16, 16, 1),
+        row(False, 128, _KIB_64, 16, 16, 16, 1),
+    )
+
+
+CHUNK_TILES: Final = tuple(row for decay in DECAYS for corrects in (False, True) for row in _rows(decay, corrects))
+"""Rows for one GPU would stand before those for any; the rows for the least shared memory stand last."""
+
+
+def rows_for(decay: str, corrects: bool) -> tuple[ChunkTiles, ...]:
+    """The rows of a class of recurrences, in the order in which they are tried."""
+    return tuple(t for t in CHUNK_TILES if t.decay == decay and t.corrects == corrects)
