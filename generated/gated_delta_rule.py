@@ -1835,10 +1835,14 @@ def _chunk_prepare_kernel(
     """One chunk and value head: scores with their decay, and the causal inverse."""
     i_h = (tl.program_id(0) % HV).to(tl.int64)  # value head
     i_p = (tl.program_id(0) // HV).to(tl.int64)  # chunk among all
-    i_n = tl.load(w_table + i_p * 2).to(tl.int64)  # its sequence; -1 beyond the last chunk
-    i_c = tl.load(w_table + i_p * 2 + 1).to(tl.int64)  # its number in the sequence
-    if i_n < 0:
-        return
+    if w_table is not None:
+        i_n = tl.load(w_table + i_p * 2).to(tl.int64)  # its sequence; -1 beyond the last chunk
+        i_c = tl.load(w_table + i_p * 2 + 1).to(tl.int64)  # its number in the sequence
+        if i_n < 0:
+            return
+    else:
+        i_n = i_p // tl.cdiv(T, BC)
+        i_c = i_p % tl.cdiv(T, BC)
     if w_bounds is not None:
         i_b = 0
         bos = tl.load(w_bounds + i_n).to(tl.int64)
@@ -1960,6 +1964,7 @@ def _chunk_scan_kernel(
     ACC: tl.constexpr,
     DT: tl.constexpr,
     WIDE: tl.constexpr,
+    CUT: tl.constexpr,
     COLUMNS: tl.constexpr,
     WIDTH: tl.constexpr,
     SUMMARY: tl.constexpr,
@@ -1976,6 +1981,10 @@ def _chunk_scan_kernel(
         from_chunk = tl.load(w_segments + i_s * 2 + 1).to(tl.int64) * per_segment
         if i_n < 0:
             return
+    elif CUT:
+        segments = tl.cdiv(tl.cdiv(T, BC), per_segment)
+        i_n = i_s // segments
+        from_chunk = (i_s % segments) * per_segment
     else:
         i_n = i_s
         from_chunk = 0
@@ -1988,7 +1997,7 @@ def _chunk_scan_kernel(
         bos = tl.full((), 0, tl.int64)
         length = tl.full((), 0, tl.int64) + T
     chunks = tl.cdiv(length, BC)
-    if w_segments is not None:
+    if CUT:
         until = tl.minimum(from_chunk + per_segment, chunks)
     else:
         until = chunks
@@ -2018,7 +2027,10 @@ def _chunk_scan_kernel(
         m_v = o_v < V
     m_s = m_k[:, None] & m_v[None, :]
     o_s = o_k[:, None] * V + o_v[None, :]
-    slot = tl.load(w_first + i_n).to(tl.int64)
+    if w_first is not None:
+        slot = tl.load(w_first + i_n).to(tl.int64)
+    else:
+        slot = i_n * chunks
     if SUMMARY:
         if until == chunks:
             return  # nothing comes after it
@@ -2150,6 +2162,7 @@ def _chunk_reverse_kernel(
     ACC: tl.constexpr,
     DT: tl.constexpr,
     WIDE: tl.constexpr,
+    CUT: tl.constexpr,
     COLUMNS: tl.constexpr,
     WIDTH: tl.constexpr,
     SUMMARY: tl.constexpr,
@@ -2163,6 +2176,10 @@ def _chunk_reverse_kernel(
         from_chunk = tl.load(w_segments + i_s * 2 + 1).to(tl.int64) * per_segment
         if i_n < 0:
             return
+    elif CUT:
+        segments = tl.cdiv(tl.cdiv(T, BC), per_segment)
+        i_n = i_s // segments
+        from_chunk = (i_s % segments) * per_segment
     else:
         i_n = i_s
         from_chunk = 0
@@ -2175,7 +2192,7 @@ def _chunk_reverse_kernel(
         bos = tl.full((), 0, tl.int64)
         length = tl.full((), 0, tl.int64) + T
     chunks = tl.cdiv(length, BC)
-    if w_segments is not None:
+    if CUT:
         until = tl.minimum(from_chunk + per_segment, chunks)
     else:
         until = chunks
@@ -2205,7 +2222,10 @@ def _chunk_reverse_kernel(
         m_v = o_v < V
     m_s = m_k[:, None] & m_v[None, :]
     o_s = o_k[:, None] * V + o_v[None, :]
-    slot = tl.load(w_first + i_n).to(tl.int64)
+    if w_first is not None:
+        slot = tl.load(w_first + i_n).to(tl.int64)
+    else:
+        slot = i_n * chunks
     if SUMMARY:
         if from_chunk == 0:
             return  # nothing comes before it
@@ -2350,10 +2370,14 @@ def _chunk_gradients_kernel(
     """One chunk and value head: the gradient of every argument, from the states on both sides of the chunk."""
     i_h = (tl.program_id(0) % HV).to(tl.int64)  # value head
     i_p = (tl.program_id(0) // HV).to(tl.int64)  # chunk among all
-    i_n = tl.load(w_table + i_p * 2).to(tl.int64)  # its sequence; -1 beyond the last chunk
-    i_c = tl.load(w_table + i_p * 2 + 1).to(tl.int64)  # its number in the sequence
-    if i_n < 0:
-        return
+    if w_table is not None:
+        i_n = tl.load(w_table + i_p * 2).to(tl.int64)  # its sequence; -1 beyond the last chunk
+        i_c = tl.load(w_table + i_p * 2 + 1).to(tl.int64)  # its number in the sequence
+        if i_n < 0:
+            return
+    else:
+        i_n = i_p // tl.cdiv(T, BC)
+        i_c = i_p % tl.cdiv(T, BC)
     if w_bounds is not None:
         i_b = 0
         bos = tl.load(w_bounds + i_n).to(tl.int64)
@@ -2387,7 +2411,6 @@ def _chunk_gradients_kernel(
     w_states += (i_p * HV + i_h) * K * V
     w_dstates += (i_p * HV + i_h) * K * V
     pd_o += i_b * sd_o[0] + i_h * sd_o[2]
-    b_q = tl.load(p_q + o_t[:, None] * s_q[1] + o_k[None, :] * s_q[3], mask=m_tk, other=0.0).to(ACC)
     b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
     b_g = tl.load(p_g + o_t * s_g[1], mask=m_t, other=0.0).to(ACC)
     b_beta = tl.load(p_beta + o_t * s_beta[1], mask=m_t, other=0.0).to(ACC)
@@ -2404,11 +2427,6 @@ def _chunk_gradients_kernel(
     else:
         b_b = b_beta
     b_minus = -b_b
-    if opt_use_qk_l2norm_in_kernel:
-        b_qn = _tl_rows_l2norm(b_q, m_k[None, :])
-    else:
-        b_qn = b_q
-    b_product_2 = c_scale * b_qn
     if opt_use_gate_in_kernel:
         b_exp = tl.exp(b_A_log)
         b_minus_2 = -b_exp
@@ -2419,10 +2437,9 @@ def _chunk_gradients_kernel(
         b_gate = b_minus_2_tokens * b_softplus
     else:
         b_gate = _tl_minimum(b_g, 0.0)
-    b_write = tl.where(m_tk, b_kn, 0.0)
-    b_query = tl.where(m_tk, b_product_2, 0.0)
-    b_log_decay = tl.where(m_t, b_gate, 0.0)
     b_strength = tl.where(m_t, b_minus, 0.0)
+    b_log_decay = tl.where(m_t, b_gate, 0.0)
+    b_write = tl.where(m_tk, b_kn, 0.0)
     g_q = tl.zeros((BC, BK), ACC)
     g_k = tl.zeros((BC, BK), ACC)
     g_g = tl.zeros((BC,), ACC)
@@ -2436,7 +2453,6 @@ def _chunk_gradients_kernel(
     b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0))
     b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
     b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
-    b_gamma = _tl_gamma(b_Gc, b_Gf, b_Gc, b_Gf, m_ij)
     b_dq = tl.zeros((BC, BK), ACC)
     b_dw = tl.zeros((BC, BK), ACC)
     b_da = tl.zeros((BC, BK), ACC)
@@ -2495,6 +2511,43 @@ def _chunk_gradients_kernel(
         b_da += _tl_dot(b_dE, tl.trans(b_h), DT, WIDE)
         b_D_R += _tl_dot(b_dE, tl.trans(b_E), DT, WIDE)
         b_passed += tl.sum(b_h.to(ACC) * b_dh.to(ACC), 1)
+    b_q = tl.load(p_q + o_t[:, None] * s_q[1] + o_k[None, :] * s_q[3], mask=m_tk, other=0.0).to(ACC)
+    b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
+    b_g = tl.load(p_g + o_t * s_g[1], mask=m_t, other=0.0).to(ACC)
+    if p_A_log is not None:
+        b_A_log = tl.load(p_A_log).to(ACC)
+    if p_dt_bias is not None:
+        b_dt_bias = tl.load(p_dt_bias).to(ACC)
+    if opt_use_qk_l2norm_in_kernel:
+        b_kn = _tl_rows_l2norm(b_k, m_k[None, :])
+    else:
+        b_kn = b_k
+    if opt_use_qk_l2norm_in_kernel:
+        b_qn = _tl_rows_l2norm(b_q, m_k[None, :])
+    else:
+        b_qn = b_q
+    b_product_2 = c_scale * b_qn
+    if opt_use_gate_in_kernel:
+        b_exp = tl.exp(b_A_log)
+        b_minus_2 = -b_exp
+        b_dt_bias_tokens = b_dt_bias + tl.zeros((BC,), ACC)
+        b_total = b_g + b_dt_bias_tokens
+        b_softplus = _tl_softplus(b_total)
+        b_minus_2_tokens = b_minus_2 + tl.zeros((BC,), ACC)
+        b_gate = b_minus_2_tokens * b_softplus
+    else:
+        b_gate = _tl_minimum(b_g, 0.0)
+    b_write = tl.where(m_tk, b_kn, 0.0)
+    b_query = tl.where(m_tk, b_product_2, 0.0)
+    b_log_decay = tl.where(m_t, b_gate, 0.0)
+    b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
+    b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
+    b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log2 - b_coarse, 0)
+    b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)
+    b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0))
+    b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
+    b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
+    b_gamma = _tl_gamma(b_Gc, b_Gf, b_Gc, b_Gf, m_ij)
     b_dq = b_dq * b_from_start[:, None]
     b_da = b_da * b_from_start[:, None]
     b_dw = b_dw * b_to_end[:, None]
@@ -2588,13 +2641,14 @@ def _chunk_gradients_kernel(
         tl.store(pg_dt_bias + i_p * HV + i_h, g_dt_bias)
 
 
-@_triton_kernel()
+@_triton_kernel("segments")
 def _chunk_combine_kernel(
     w_edge,
     ws_edge,
     w_summary,
     w_starts,
     w_first,
+    segments,
     HV: tl.constexpr,
     K: tl.constexpr,
     V: tl.constexpr,
@@ -2617,8 +2671,12 @@ def _chunk_combine_kernel(
     o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
     m_k = o_k < K
     m_s = m_k[:, None] & (o_v < V)[None, :]
-    first = tl.load(w_first + i_n).to(tl.int64)
-    count = tl.load(w_first + i_n + 1).to(tl.int64) - first
+    if w_first is not None:
+        first = tl.load(w_first + i_n).to(tl.int64)
+        count = tl.load(w_first + i_n + 1).to(tl.int64) - first
+    else:
+        first = i_n * segments
+        count = segments
     if w_edge is not None:
         w_edge += i_n * ws_edge[0] + i_h * ws_edge[1]
         b_S = tl.load(w_edge + o_k[:, None] * ws_edge[2] + o_v[None, :] * ws_edge[3], mask=m_s, other=0.0).to(ACC)
@@ -2642,8 +2700,8 @@ class _Segments(NamedTuple):
 
     count: int  # of all sequences, at most
     chunks: int  # of a segment
-    table: torch.Tensor  # [count, 2]: sequence and number of every segment, -1 beyond the last
-    first: torch.Tensor  # [N + 1]: each sequence's first segment
+    table: torch.Tensor | None  # packed: [count, 2], sequence and number of every segment, -1 beyond the last
+    first: torch.Tensor | None  # packed: [N + 1], each sequence's first segment
 
 
 def _chunks_per_segment(chunks: int, programs: int, rows: int, like: torch.Tensor) -> int:
@@ -2655,12 +2713,13 @@ def _chunks_per_segment(chunks: int, programs: int, rows: int, like: torch.Tenso
     return 0 if segments < 4 else triton.cdiv(chunks, rows * segments)
 
 
-def _segments(plan: _ChunkPlan, programs: int, like: torch.Tensor) -> _Segments | None:
+def _segments(plan: _ChunkPlan, rows: int, programs: int, like: torch.Tensor) -> _Segments | None:
     """The segments of all sequences; None where whole sequences are scanned. `programs`: of the scan over whole sequences."""
-    rows = plan.first.shape[0] - 1
-    per = _chunks_per_segment(plan.slots, programs, rows, like)
+    per = _chunks_per_segment(plan.slots, programs, rows, like) if plan.slots else 0
     if not per:
         return None
+    if plan.first is None:
+        return _Segments(rows * triton.cdiv(plan.slots // rows, per), per, None, None)
     counts = ((plan.first[1:] - plan.first[:-1] + per - 1) // per).clamp(min=1)  # an empty sequence hands its state on
     count = triton.cdiv(plan.slots, per) + rows
     return _Segments(count, per, *_slots(counts, count))
@@ -2670,6 +2729,7 @@ def _scanned(
     scan: Callable[[torch.Tensor | None, torch.Tensor | None], _Launch],
     segments: _Segments | None,
     edge: torch.Tensor | None,
+    rows: int,
     sizes: _Sizes,
     plan: _ChunkPlan,
     block: int,
@@ -2687,13 +2747,14 @@ def _scanned(
     summary, starts = (torch.empty(*shape, size, dtype=torch.float32, device=device) for size in (width, sizes.values))
     combine = _Launch(
         _chunk_combine_kernel,
-        blocks * sizes.heads * (segments.first.shape[0] - 1),
+        blocks * sizes.heads * rows,
         (
             edge,
             _triton_strides(edge),
             summary,
             starts,
             segments.first,
+            segments.count // rows,
             sizes.heads,
             sizes.keys,
             sizes.values,
@@ -2726,8 +2787,8 @@ class _ChunkPlan(NamedTuple):
 
     chunk: int
     slots: int  # chunks of all sequences, at most
-    table: torch.Tensor  # [slots, 2]: sequence and number of every chunk, -1 beyond the last
-    first: torch.Tensor  # [N + 1]: each sequence's first slot
+    table: torch.Tensor | None  # packed: [slots, 2], sequence and number of every chunk, -1 beyond the last
+    first: torch.Tensor | None  # packed: [N + 1], each sequence's first slot
     key_block: int
     tiles: _ChunkTiles
     dot: Any  # the type of the products' factors
@@ -2739,11 +2800,7 @@ def _chunk_plan(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int, like
     tiles = _chunk_tiles(sizes, like)
     chunk = min(chunk, tiles.chunk)
     slots = _chunk_slots(sizes, cu_seqlens, chunk)
-    if cu_seqlens is None:
-        counts = torch.full((sizes.batch,), -(-sizes.tokens // chunk), device=like.device, dtype=torch.int32)
-    else:
-        counts = (cu_seqlens[1:] - cu_seqlens[:-1] + chunk - 1) // chunk
-    table, first = _slots(counts, slots)
+    table, first = (None, None) if cu_seqlens is None else _slots((cu_seqlens[1:] - cu_seqlens[:-1] + chunk - 1) // chunk, slots)
     half = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}.get(like.dtype)
     dot = tl.float32 if half is None or _INTERPRETED else half  # the interpreter's bfloat16 arithmetic is wrong
     wide = "ieee" if torch.version.hip else "tf32x3"
@@ -2857,7 +2914,7 @@ def _triton_chunk_forward(
         return (*outputs, final_state, states)
     prepared = _prepared(sizes, plan, like, like.device)
     block = _chunk_value_block(sizes, plan.tiles.scan)
-    segments = _segments(plan, triton.cdiv(sizes.values, block) * sizes.heads * rows, like)
+    segments = _segments(plan, rows, triton.cdiv(sizes.values, block) * sizes.heads * rows, like)
 
     def scan(initial: torch.Tensor | None, summary: torch.Tensor | None) -> _Launch:
         columns = _column_blocks(sizes, block, summary is not None)
@@ -2877,6 +2934,7 @@ def _triton_chunk_forward(
                 *((None, 0) if segments is None else (segments.table, segments.chunks)),
                 cu_seqlens,
                 *_chunk_constants(arguments, options, sizes, plan, block),
+                segments is not None,
                 columns,
                 _summary_columns(sizes),
                 summary is not None,
@@ -2885,7 +2943,7 @@ def _triton_chunk_forward(
             stages=plan.tiles.stages,
         )
 
-    scans = _scanned(scan, segments, initial_state, sizes, plan, block, backwards=False, device=like.device)
+    scans = _scanned(scan, segments, initial_state, rows, sizes, plan, block, backwards=False, device=like.device)
     launches = (*_prepare_launches(arguments, options, sizes, plan, cu_seqlens, prepared), *scans)
 
     def with_backward() -> tuple[_Launch, ...]:
@@ -2913,7 +2971,7 @@ def _configuration(
     """What most of the kernels' compilation depends on."""
     dtypes = tuple(None if x is None else x.dtype for x in (*arguments, initial_state, cu_seqlens))
     flags, axes = options[len(_NUMBERS) :], _chunk_axes(arguments)
-    return (plan.first.device, plan.chunk, sizes.key_heads, sizes.heads, sizes.keys, sizes.values, axes, flags, dtypes, rest)
+    return (_widest(arguments).device, plan.chunk, sizes.key_heads, sizes.heads, sizes.keys, sizes.values, axes, flags, dtypes, rest)
 
 
 def _widest(arguments: tuple[torch.Tensor | None, ...]) -> torch.Tensor:
@@ -3105,10 +3163,10 @@ def _backward_launches(
     memory: _BackwardMemory,
 ) -> tuple[_Launch, ...]:
     """The scan backwards, and the gradients of every chunk."""
-    rows = plan.first.shape[0] - 1
+    rows = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
     cotangents = tuple(part for d in given for part in (d, d.stride()))
     block = _chunk_value_block(sizes, plan.tiles.scan)
-    segments = _segments(plan, triton.cdiv(sizes.values, block) * sizes.heads * rows, _widest(arguments))
+    segments = _segments(plan, rows, triton.cdiv(sizes.values, block) * sizes.heads * rows, _widest(arguments))
 
     def scan(d_final: torch.Tensor | None, summary: torch.Tensor | None) -> _Launch:
         columns = _column_blocks(sizes, block, summary is not None)
@@ -3130,6 +3188,7 @@ def _backward_launches(
                 *((None, 0) if segments is None else (segments.table, segments.chunks)),
                 cu_seqlens,
                 *_chunk_constants(arguments, options, sizes, plan, block),
+                segments is not None,
                 columns,
                 _summary_columns(sizes),
                 summary is not None,
@@ -3138,7 +3197,7 @@ def _backward_launches(
             stages=plan.tiles.stages,
         )
 
-    reverse = _scanned(scan, segments, d_final_state, sizes, plan, block, backwards=True, device=memory.d_states.device)
+    reverse = _scanned(scan, segments, d_final_state, rows, sizes, plan, block, backwards=True, device=memory.d_states.device)
     block = _chunk_value_block(sizes, plan.tiles.gradients)
     gradients = _Launch(
         _chunk_gradients_kernel,
@@ -3684,13 +3743,13 @@ def chunk_gated_delta_rule(
         output_final_state: whether to return the state after the last token.
         state_v_first: order of the state's axes, True for [.., V, K]; None for the declared [K, V].
         cu_seqlens: int32 or int64 boundaries [N + 1] of sequences packed into one row (B = 1).
+        chunk_size: tokens per chunk: 16, 32 or 64; kernels may take fewer, as far as their tiles fit.
 
     Returns:
         o [B, T, HV, V], and the final state [N, HV, K, V] in float32 (float64 for float64 inputs), or None.
 
     Raises:
         ValueError, TypeError: an argument is wrong; the message names it, what it should be and what it is.
-        chunk_size: tokens per chunk: 16, 32 or 64.
     """
     return _run(
         _chunk_forward,

@@ -1344,10 +1344,14 @@ def _chunk_prepare_kernel(
     """One chunk and value head: scores with their decay, and the causal inverse."""
     i_h = (tl.program_id(0) % HV).to(tl.int64)  # value head
     i_p = (tl.program_id(0) // HV).to(tl.int64)  # chunk among all
-    i_n = tl.load(w_table + i_p * 2).to(tl.int64)  # its sequence; -1 beyond the last chunk
-    i_c = tl.load(w_table + i_p * 2 + 1).to(tl.int64)  # its number in the sequence
-    if i_n < 0:
-        return
+    if w_table is not None:
+        i_n = tl.load(w_table + i_p * 2).to(tl.int64)  # its sequence; -1 beyond the last chunk
+        i_c = tl.load(w_table + i_p * 2 + 1).to(tl.int64)  # its number in the sequence
+        if i_n < 0:
+            return
+    else:
+        i_n = i_p // tl.cdiv(T, BC)
+        i_c = i_p % tl.cdiv(T, BC)
     if w_bounds is not None:
         i_b = 0
         bos = tl.load(w_bounds + i_n).to(tl.int64)
@@ -1434,6 +1438,7 @@ def _chunk_scan_kernel(
     ACC: tl.constexpr,
     DT: tl.constexpr,
     WIDE: tl.constexpr,
+    CUT: tl.constexpr,
     COLUMNS: tl.constexpr,
     WIDTH: tl.constexpr,
     SUMMARY: tl.constexpr,
@@ -1450,6 +1455,10 @@ def _chunk_scan_kernel(
         from_chunk = tl.load(w_segments + i_s * 2 + 1).to(tl.int64) * per_segment
         if i_n < 0:
             return
+    elif CUT:
+        segments = tl.cdiv(tl.cdiv(T, BC), per_segment)
+        i_n = i_s // segments
+        from_chunk = (i_s % segments) * per_segment
     else:
         i_n = i_s
         from_chunk = 0
@@ -1462,7 +1471,7 @@ def _chunk_scan_kernel(
         bos = tl.full((), 0, tl.int64)
         length = tl.full((), 0, tl.int64) + T
     chunks = tl.cdiv(length, BC)
-    if w_segments is not None:
+    if CUT:
         until = tl.minimum(from_chunk + per_segment, chunks)
     else:
         until = chunks
@@ -1489,7 +1498,10 @@ def _chunk_scan_kernel(
         m_v = o_v < V
     m_s = m_k[:, None] & m_v[None, :]
     o_s = o_k[:, None] * V + o_v[None, :]
-    slot = tl.load(w_first + i_n).to(tl.int64)
+    if w_first is not None:
+        slot = tl.load(w_first + i_n).to(tl.int64)
+    else:
+        slot = i_n * chunks
     if SUMMARY:
         if until == chunks:
             return  # nothing comes after it
@@ -1577,6 +1589,7 @@ def _chunk_reverse_kernel(
     ACC: tl.constexpr,
     DT: tl.constexpr,
     WIDE: tl.constexpr,
+    CUT: tl.constexpr,
     COLUMNS: tl.constexpr,
     WIDTH: tl.constexpr,
     SUMMARY: tl.constexpr,
@@ -1590,6 +1603,10 @@ def _chunk_reverse_kernel(
         from_chunk = tl.load(w_segments + i_s * 2 + 1).to(tl.int64) * per_segment
         if i_n < 0:
             return
+    elif CUT:
+        segments = tl.cdiv(tl.cdiv(T, BC), per_segment)
+        i_n = i_s // segments
+        from_chunk = (i_s % segments) * per_segment
     else:
         i_n = i_s
         from_chunk = 0
@@ -1602,7 +1619,7 @@ def _chunk_reverse_kernel(
         bos = tl.full((), 0, tl.int64)
         length = tl.full((), 0, tl.int64) + T
     chunks = tl.cdiv(length, BC)
-    if w_segments is not None:
+    if CUT:
         until = tl.minimum(from_chunk + per_segment, chunks)
     else:
         until = chunks
@@ -1629,7 +1646,10 @@ def _chunk_reverse_kernel(
         m_v = o_v < V
     m_s = m_k[:, None] & m_v[None, :]
     o_s = o_k[:, None] * V + o_v[None, :]
-    slot = tl.load(w_first + i_n).to(tl.int64)
+    if w_first is not None:
+        slot = tl.load(w_first + i_n).to(tl.int64)
+    else:
+        slot = i_n * chunks
     if SUMMARY:
         if from_chunk == 0:
             return  # nothing comes before it
@@ -1728,10 +1748,14 @@ def _chunk_gradients_kernel(
     """One chunk and value head: the gradient of every argument, from the states on both sides of the chunk."""
     i_h = (tl.program_id(0) % HV).to(tl.int64)  # value head
     i_p = (tl.program_id(0) // HV).to(tl.int64)  # chunk among all
-    i_n = tl.load(w_table + i_p * 2).to(tl.int64)  # its sequence; -1 beyond the last chunk
-    i_c = tl.load(w_table + i_p * 2 + 1).to(tl.int64)  # its number in the sequence
-    if i_n < 0:
-        return
+    if w_table is not None:
+        i_n = tl.load(w_table + i_p * 2).to(tl.int64)  # its sequence; -1 beyond the last chunk
+        i_c = tl.load(w_table + i_p * 2 + 1).to(tl.int64)  # its number in the sequence
+        if i_n < 0:
+            return
+    else:
+        i_n = i_p // tl.cdiv(T, BC)
+        i_c = i_p % tl.cdiv(T, BC)
     if w_bounds is not None:
         i_b = 0
         bos = tl.load(w_bounds + i_n).to(tl.int64)
@@ -1838,13 +1862,14 @@ def _chunk_gradients_kernel(
     tl.store(pg_g + o_row[:, None] * K + o_k[None, :], (g_g).to(pg_g.dtype.element_ty), mask=m_tk)
 
 
-@_triton_kernel()
+@_triton_kernel("segments")
 def _chunk_combine_kernel(
     w_edge,
     ws_edge,
     w_summary,
     w_starts,
     w_first,
+    segments,
     HV: tl.constexpr,
     K: tl.constexpr,
     V: tl.constexpr,
@@ -1867,8 +1892,12 @@ def _chunk_combine_kernel(
     o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
     m_k = o_k < K
     m_s = m_k[:, None] & (o_v < V)[None, :]
-    first = tl.load(w_first + i_n).to(tl.int64)
-    count = tl.load(w_first + i_n + 1).to(tl.int64) - first
+    if w_first is not None:
+        first = tl.load(w_first + i_n).to(tl.int64)
+        count = tl.load(w_first + i_n + 1).to(tl.int64) - first
+    else:
+        first = i_n * segments
+        count = segments
     if w_edge is not None:
         w_edge += i_n * ws_edge[0] + i_h * ws_edge[1]
         b_S = tl.load(w_edge + o_k[:, None] * ws_edge[2] + o_v[None, :] * ws_edge[3], mask=m_s, other=0.0).to(ACC)
@@ -1890,8 +1919,8 @@ class _Segments(NamedTuple):
 
     count: int  # of all sequences, at most
     chunks: int  # of a segment
-    table: torch.Tensor  # [count, 2]: sequence and number of every segment, -1 beyond the last
-    first: torch.Tensor  # [N + 1]: each sequence's first segment
+    table: torch.Tensor | None  # packed: [count, 2], sequence and number of every segment, -1 beyond the last
+    first: torch.Tensor | None  # packed: [N + 1], each sequence's first segment
 
 
 def _chunks_per_segment(chunks: int, programs: int, rows: int, like: torch.Tensor) -> int:
@@ -1903,12 +1932,13 @@ def _chunks_per_segment(chunks: int, programs: int, rows: int, like: torch.Tenso
     return 0 if segments < 4 else triton.cdiv(chunks, rows * segments)
 
 
-def _segments(plan: _ChunkPlan, programs: int, like: torch.Tensor) -> _Segments | None:
+def _segments(plan: _ChunkPlan, rows: int, programs: int, like: torch.Tensor) -> _Segments | None:
     """The segments of all sequences; None where whole sequences are scanned. `programs`: of the scan over whole sequences."""
-    rows = plan.first.shape[0] - 1
-    per = _chunks_per_segment(plan.slots, programs, rows, like)
+    per = _chunks_per_segment(plan.slots, programs, rows, like) if plan.slots else 0
     if not per:
         return None
+    if plan.first is None:
+        return _Segments(rows * triton.cdiv(plan.slots // rows, per), per, None, None)
     counts = ((plan.first[1:] - plan.first[:-1] + per - 1) // per).clamp(min=1)  # an empty sequence hands its state on
     count = triton.cdiv(plan.slots, per) + rows
     return _Segments(count, per, *_slots(counts, count))
@@ -1918,6 +1948,7 @@ def _scanned(
     scan: Callable[[torch.Tensor | None, torch.Tensor | None], _Launch],
     segments: _Segments | None,
     edge: torch.Tensor | None,
+    rows: int,
     sizes: _Sizes,
     plan: _ChunkPlan,
     block: int,
@@ -1935,13 +1966,14 @@ def _scanned(
     summary, starts = (torch.empty(*shape, size, dtype=torch.float32, device=device) for size in (width, sizes.values))
     combine = _Launch(
         _chunk_combine_kernel,
-        blocks * sizes.heads * (segments.first.shape[0] - 1),
+        blocks * sizes.heads * rows,
         (
             edge,
             _triton_strides(edge),
             summary,
             starts,
             segments.first,
+            segments.count // rows,
             sizes.heads,
             sizes.keys,
             sizes.values,
@@ -1974,8 +2006,8 @@ class _ChunkPlan(NamedTuple):
 
     chunk: int
     slots: int  # chunks of all sequences, at most
-    table: torch.Tensor  # [slots, 2]: sequence and number of every chunk, -1 beyond the last
-    first: torch.Tensor  # [N + 1]: each sequence's first slot
+    table: torch.Tensor | None  # packed: [slots, 2], sequence and number of every chunk, -1 beyond the last
+    first: torch.Tensor | None  # packed: [N + 1], each sequence's first slot
     key_block: int
     tiles: _ChunkTiles
     dot: Any  # the type of the products' factors
@@ -1987,11 +2019,7 @@ def _chunk_plan(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int, like
     tiles = _chunk_tiles(sizes, like)
     chunk = min(chunk, tiles.chunk)
     slots = _chunk_slots(sizes, cu_seqlens, chunk)
-    if cu_seqlens is None:
-        counts = torch.full((sizes.batch,), -(-sizes.tokens // chunk), device=like.device, dtype=torch.int32)
-    else:
-        counts = (cu_seqlens[1:] - cu_seqlens[:-1] + chunk - 1) // chunk
-    table, first = _slots(counts, slots)
+    table, first = (None, None) if cu_seqlens is None else _slots((cu_seqlens[1:] - cu_seqlens[:-1] + chunk - 1) // chunk, slots)
     half = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}.get(like.dtype)
     dot = tl.float32 if half is None or _INTERPRETED else half  # the interpreter's bfloat16 arithmetic is wrong
     wide = "ieee" if torch.version.hip else "tf32x3"
@@ -2105,7 +2133,7 @@ def _triton_chunk_forward(
         return (*outputs, final_state, states)
     prepared = _prepared(sizes, plan, like, like.device)
     block = _chunk_value_block(sizes, plan.tiles.scan)
-    segments = _segments(plan, triton.cdiv(sizes.values, block) * sizes.heads * rows, like)
+    segments = _segments(plan, rows, triton.cdiv(sizes.values, block) * sizes.heads * rows, like)
 
     def scan(initial: torch.Tensor | None, summary: torch.Tensor | None) -> _Launch:
         columns = _column_blocks(sizes, block, summary is not None)
@@ -2125,6 +2153,7 @@ def _triton_chunk_forward(
                 *((None, 0) if segments is None else (segments.table, segments.chunks)),
                 cu_seqlens,
                 *_chunk_constants(arguments, options, sizes, plan, block),
+                segments is not None,
                 columns,
                 _summary_columns(sizes),
                 summary is not None,
@@ -2133,7 +2162,7 @@ def _triton_chunk_forward(
             stages=plan.tiles.stages,
         )
 
-    scans = _scanned(scan, segments, initial_state, sizes, plan, block, backwards=False, device=like.device)
+    scans = _scanned(scan, segments, initial_state, rows, sizes, plan, block, backwards=False, device=like.device)
     launches = (*_prepare_launches(arguments, options, sizes, plan, cu_seqlens, prepared), *scans)
 
     def with_backward() -> tuple[_Launch, ...]:
@@ -2161,7 +2190,7 @@ def _configuration(
     """What most of the kernels' compilation depends on."""
     dtypes = tuple(None if x is None else x.dtype for x in (*arguments, initial_state, cu_seqlens))
     flags, axes = options[len(_NUMBERS) :], _chunk_axes(arguments)
-    return (plan.first.device, plan.chunk, sizes.key_heads, sizes.heads, sizes.keys, sizes.values, axes, flags, dtypes, rest)
+    return (_widest(arguments).device, plan.chunk, sizes.key_heads, sizes.heads, sizes.keys, sizes.values, axes, flags, dtypes, rest)
 
 
 def _widest(arguments: tuple[torch.Tensor | None, ...]) -> torch.Tensor:
@@ -2354,10 +2383,10 @@ def _backward_launches(
     memory: _BackwardMemory,
 ) -> tuple[_Launch, ...]:
     """The scan backwards, and the gradients of every chunk."""
-    rows = plan.first.shape[0] - 1
+    rows = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
     cotangents = tuple(part for d in given for part in (d, d.stride()))
     block = _chunk_value_block(sizes, plan.tiles.scan)
-    segments = _segments(plan, triton.cdiv(sizes.values, block) * sizes.heads * rows, _widest(arguments))
+    segments = _segments(plan, rows, triton.cdiv(sizes.values, block) * sizes.heads * rows, _widest(arguments))
 
     def scan(d_final: torch.Tensor | None, summary: torch.Tensor | None) -> _Launch:
         columns = _column_blocks(sizes, block, summary is not None)
@@ -2379,6 +2408,7 @@ def _backward_launches(
                 *((None, 0) if segments is None else (segments.table, segments.chunks)),
                 cu_seqlens,
                 *_chunk_constants(arguments, options, sizes, plan, block),
+                segments is not None,
                 columns,
                 _summary_columns(sizes),
                 summary is not None,
@@ -2387,7 +2417,7 @@ def _backward_launches(
             stages=plan.tiles.stages,
         )
 
-    reverse = _scanned(scan, segments, d_final_state, sizes, plan, block, backwards=True, device=memory.d_states.device)
+    reverse = _scanned(scan, segments, d_final_state, rows, sizes, plan, block, backwards=True, device=memory.d_states.device)
     block = _chunk_value_block(sizes, plan.tiles.gradients)
     gradients = _Launch(
         _chunk_gradients_kernel,
@@ -2897,13 +2927,13 @@ def chunk_gla(
         output_final_state: whether to return the state after the last token.
         state_v_first: order of the state's axes, True for [.., V, K]; None for the declared [K, V].
         cu_seqlens: int32 or int64 boundaries [N + 1] of sequences packed into one row (B = 1).
+        chunk_size: tokens per chunk: 16, 32 or 64; kernels may take fewer, as far as their tiles fit.
 
     Returns:
         o [B, T, HV, V], and the final state [N, HV, K, V] in float32 (float64 for float64 inputs), or None.
 
     Raises:
         ValueError, TypeError: an argument is wrong; the message names it, what it should be and what it is.
-        chunk_size: tokens per chunk: 16, 32 or 64.
     """
     return _run(
         _chunk_forward,

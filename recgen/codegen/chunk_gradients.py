@@ -75,20 +75,30 @@ class GradientPrinter:
 
     def _before(self) -> tuple[str, ...]:
         k = self.k
-        strengths = tuple(s.strength for s in k.feedback)
-        names = strengths if k.decay.vector else (*k.key_side, *strengths)
-        lines = [*k.operand_lines(names), *(self._zero(a) for a in self.accumulated)]
-        lines += k.decay.load_kept(self._kept()) if k.decay.vector else (*k.decay.cumulate(), *k.decay.gammas())
+        lines = [*k.operand_lines(self._in_blocks()), *(self._zero(a) for a in self.accumulated)]
+        lines += k.decay.load_kept(self._kept()) if k.decay.vector else k.decay.cumulate()
         lines += [f"b_dq{r.tag} = tl.zeros((BC, BK), ACC)" for r in self.operands.reads]
         lines += [f"b_dw{s.tag} = tl.zeros((BC, BK), ACC)" for s in self.operands.streams]
         lines += [f"b_da{s.tag} = tl.zeros((BC, BK), ACC)" for s in k.feedback]
         lines += [f"b_D_{score.tag} = tl.zeros((BC, BC), ACC)" for score in (*k.read_scores, *k.found_scores)]
         return (*lines, *k.decay.passed()[:1])
 
+    @property
+    def _again(self) -> bool:
+        """Whether a value block computes the reads again."""
+        return bool(mentioned(self.out_adjoint[0].statements) & {r.name for r in self.k.reads})
+
+    def _in_blocks(self) -> tuple[str, ...]:
+        """The operands of the key side that a value block needs; all others are loaded after the loop, to leave it the registers."""
+        k = self.k
+        names = [s.strength for s in k.feedback]
+        if not k.decay.vector:
+            names += [*k.decay.names, *(s.correct for s in k.feedback), *(r.query for r in self.operands.reads if self._again)]
+        return tuple(names)
+
     def _kept(self) -> tuple[str, ...]:
-        """The kept rows that a value block needs: those of the corrections, and of the queries where the reads are computed again."""
-        again = mentioned(self.out_adjoint[0].statements) & {r.name for r in self.k.reads}
-        queries = tuple(f"query_in{r.tag}" for r in self.operands.reads) if again else ()
+        """The kept rows that a value block needs."""
+        queries = tuple(f"query_in{r.tag}" for r in self.operands.reads if self._again)
         return (*queries, *(f"correct_in{s.tag}" for s in self.k.feedback))
 
     def _block(self) -> tuple[str, ...]:
@@ -178,7 +188,7 @@ class GradientPrinter:
         boundaries = [Boundary(r.query, f"dq{r.tag}", r.stretch) for r in self.operands.reads]
         boundaries += [Boundary(s.correct, f"da{s.tag}", s.stretch, s.strength) for s in k.feedback]
         boundaries += [Boundary(s.write, f"dw{s.tag}", "end") for s in self.operands.streams]
-        lines = [*k.operand_lines(k.key_side), *k.decay.cumulate()] if k.decay.vector else []
+        lines = [*k.operand_lines(k.key_side), *k.decay.cumulate(), *k.decay.gammas()]
         lines += k.decay.adjoint((*k.read_scores, *k.found_scores), tuple(boundaries))
         parts: dict[str, list[str]] = {}
         for r in self.operands.reads:

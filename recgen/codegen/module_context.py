@@ -56,6 +56,7 @@ class ModuleContext:
     flag_tuple: str
     first_argument: str
     argument_docs: str
+    chunk_docs: str
     step_docs: str
 
 
@@ -126,6 +127,7 @@ def build_module_context(form: NormalForm, header: tuple[str, ...], digest: str,
         flag_tuple=_items(tuple(o.name for o in flags)),
         first_argument=r.arguments[0].name,
         argument_docs=_docs(form, ("B", "T")),
+        chunk_docs=_docs(form, ("B", "T"), chunked=True),
         step_docs=_step_docs(form),
     )
 
@@ -214,7 +216,7 @@ def _output_text(form: NormalForm, lead: tuple[str, ...]) -> str:
     return ", ".join(f"{o.name} [{shape}]" for o, shape in zip(form.outputs, shapes, strict=True))
 
 
-def _docs(form: NormalForm, lead: tuple[str, ...]) -> str:
+def _docs(form: NormalForm, lead: tuple[str, ...], chunked: bool = False) -> str:
     lines = _argument_lines(form, lead)
     state = _state_text(form)
     lines += [
@@ -222,8 +224,7 @@ def _docs(form: NormalForm, lead: tuple[str, ...]) -> str:
         "    output_final_state: whether to return the state after the last token.",
         _order_text(form),
         "    cu_seqlens: int32 or int64 boundaries [N + 1] of sequences packed into one row (B = 1).",
-    ]
-    lines += [
+        *["    chunk_size: tokens per chunk: 16, 32 or 64; kernels may take fewer, as far as their tiles fit."] * chunked,
         "",
         "Returns:",
         f"    {_output_text(form, lead)}, and the final state [N, HV, {state}] in float32 (float64 for float64 inputs), or None.",
