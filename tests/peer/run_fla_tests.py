@@ -170,6 +170,8 @@ def main() -> None:
         parts = [(name, shard) for name in options.files for shard in range(options.shards)]
         with ThreadPoolExecutor(options.jobs) as pool:
             logs = list(pool.map(lambda part: run_part(options, *part, variables, settings, deadline), parts))
+    if unseen := sum(not log.exists() for log in logs):
+        about["parts never started, and not counted"] = str(unseen)
     files: dict[str, dict[str, Line]] = {name: {} for name in options.files}
     for (name, _), log in zip(parts, logs, strict=True):
         files[name].update(results(log))
