@@ -8,7 +8,7 @@ forward gave the same bits. Specs run beside each other, in processes of their o
 
 With --peer (fla-core 0.6.0 and einops must be importable) a row also has the errors of flash-linear-attention on the same inputs against
 the same reference, or what it said when it refused. Where it does not know grouped heads, queries and keys are repeated and their gradients
-summed in float32. Its autotuners choose among the first few of their configurations.
+summed in float32. Its autotuners choose among a few of their configurations.
 """
 
 from __future__ import annotations
@@ -106,14 +106,14 @@ def peer_function(spec: str, configurations: int) -> Callable[..., Any] | None:
 
 
 def limit_autotuning(configurations: int) -> None:
-    """Leaves every autotuner of the peer that many configurations."""
+    """Leaves every autotuner of the peer that many configurations, spread over its list."""
     import gc
 
     from triton.runtime.autotuner import Autotuner
 
     for tuner in gc.get_objects():
         if issubclass(type(tuner), Autotuner) and tuner.base_fn.__module__.startswith("fla."):
-            tuner.configs = tuner.configs[:configurations]
+            tuner.configs = tuner.configs[:: max(1, len(tuner.configs) // configurations)][:configurations]
 
 
 # --- one row ----------------------------------------------------------------------------------------------------------------------------

@@ -29,6 +29,10 @@ LEFT_OUT: dict[tuple[str, str], str] = {
 """The reason by test module and test; a name may end in a star."""
 
 
+BOTH_SIDES = ("state_v_first", "gate_in_kernel", "sigmoid_in_kernel", "normalize_split_resume", "normalize_zinit_grad")
+"""Parts of the names of tests that compare a function with itself: another layout, a gate outside the kernel, a sequence in two parts."""
+
+
 def reason_left_out(module: str, test: str) -> str | None:
     """Why a test is left out, or None."""
     for (where, name), reason in LEFT_OUT.items():

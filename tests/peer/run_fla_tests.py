@@ -25,7 +25,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.peer.fla_left_out import FILES  # noqa: E402  (after the path is set)
+from tests.peer.fla_left_out import BOTH_SIDES, FILES  # noqa: E402  (after the path is set)
 
 OUTCOMES = ("passed", "failed", "skipped", "not ours", "left out", "too large", "not run")
 ASIDE = {"left out": "Left out", "too large": "Too large for this machine", "skipped": "Skipped by themselves", "not ours": "Not ours"}
@@ -113,8 +113,10 @@ def summary(files: dict[str, dict[str, Line]], about: dict[str, str]) -> dict[st
     for tests in files.values():
         for line in tests.values():
             calls.update(line.get("calls", {}) if line["outcome"] == "passed" else {})
+    passed = [line["id"].split("[")[0] for tests in files.values() for line in tests.values() if line["outcome"] == "passed"]
+    itself = sum(any(part in test for part in BOTH_SIDES) for test in passed)
     others = [line for tests in files.values() for line in tests.values() if line["outcome"] != "passed"]
-    return {"about": about, "counts": counts, "calls": dict(sorted(calls.items())), "others": others}
+    return {"about": about, "counts": counts, "calls": dict(sorted(calls.items())), "itself": itself, "others": others}
 
 
 def markdown(found: dict[str, Any]) -> str:
@@ -128,6 +130,8 @@ def markdown(found: dict[str, Any]) -> str:
         "\n".join([head, *rows, f"| all | {' | '.join(map(str, total))} |"]),
         "Calls of our functions in the tests that passed: " + (", ".join(f"{n} {c}" for n, c in found["calls"].items()) or "none"),
     ]
+    if found["itself"]:
+        text.append(f"Of the tests that passed, {found['itself']} compare a function with itself, as they are written.")
     failures = [line for line in found["others"] if line["outcome"] == "failed"]
     if failures:
         text.append("\n".join(["## Failed", "", *(f"- `{line['id']}`: {line['message'].splitlines()[0]}" for line in failures)]))
@@ -170,6 +174,8 @@ def main() -> None:
         parts = [(name, shard) for name in options.files for shard in range(options.shards)]
         with ThreadPoolExecutor(options.jobs) as pool:
             logs = list(pool.map(lambda part: run_part(options, *part, variables, settings, deadline), parts))
+    if unseen := sum(not log.exists() for log in logs):
+        about["parts never started, and not counted"] = str(unseen)
     files: dict[str, dict[str, Line]] = {name: {} for name in options.files}
     for (name, _), log in zip(parts, logs, strict=True):
         files[name].update(results(log))
