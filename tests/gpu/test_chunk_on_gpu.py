@@ -55,9 +55,9 @@ def test_more_than_65536_tokens(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES[:2], ids=str)
 def test_more_than_65535_programs(case: Case) -> None:
-    sample = sample_of(case, 2, batch=33_000, heads=(2, 2), sizes=dict.fromkeys(SIZES, 16))
+    sample = sample_of(case, 2, torch.float32, batch=33_000, heads=(2, 2), sizes=dict.fromkeys(SIZES, 16))
     incoming = incoming_of(case, sample)
-    assert_close(case, evaluate(case, CHUNK, sample, incoming), wide(case, sample, incoming), HALF)
+    assert_close(case, evaluate(case, CHUNK, sample, incoming), wide(case, sample, incoming), torch.float32)
 
 
 @each_case
@@ -141,10 +141,10 @@ def test_state_with_values_first(case: Case) -> None:
 
 @each_case
 def test_one_graph_for_every_length(case: Case) -> None:
-    counter = CompileCounterWithBackend("aot_eager")
+    counter, function = CompileCounterWithBackend("aot_eager"), case.function("")
 
     def run(inputs: dict[str, Tensor], state: Tensor) -> tuple[Tensor, ...]:
-        return tuple(2.0 * x for x in case.function("")(**inputs, initial_state=state, output_final_state=True))
+        return tuple(2.0 * x for x in function(**inputs, initial_state=state, output_final_state=True))
 
     torch._dynamo.reset()
     compiled = torch.compile(run, fullgraph=True, dynamic=True, backend=counter)
