@@ -15,6 +15,7 @@ from recgen.derive.proof import Proof, prove
 from recgen.lang import Diagnostic, Recurrence, Source, SpecErrors, check, parse
 from recgen.lang.diagnostics import Reporter
 from recgen.plan import KernelPlan, make_plan
+from recgen.tiles import ChunkTiles
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,13 @@ class Compiled:
     warnings: tuple[Diagnostic, ...]
 
 
-def compile_text(text: str, name: str = "<text>") -> Compiled:
+def compile_text(text: str, name: str = "<text>", tuned: tuple[ChunkTiles, ...] = ()) -> Compiled:
     """Every stage over one spec.
 
     Args:
         text: the spec.
         name: what messages call it, usually its path.
+        tuned: rows of tiles for this spec that go before those of the table.
 
     Raises:
         SpecErrors: the spec is wrong, or is no recurrence of a class that this revision compiles; `.diagnostics` say why.
@@ -51,7 +53,7 @@ def compile_text(text: str, name: str = "<text>") -> Compiled:
     operands = name_operands(form)
     chunk_form = derive(form, operands)
     proof = prove(form, operands, chunk_form)
-    plan = make_plan(form)
+    plan = make_plan(form, tuned)
     module = emit(form, operands, chunk_form, plan)
     return Compiled(recurrence, form, operands, chunk_form, proof, plan, module, reporter.sorted())
 

@@ -40,7 +40,8 @@ class SegmentPlan:
 class KernelPlan:
     """What the kernels are built with.
 
-    `chunk`: the tiles of the chunkwise kernels, of which the first row that fits is used; `faults`: compilers that they refuse.
+    `chunk`: the tiles of the chunkwise kernels, of which the first row that fits is used; `tuned`: the first of them, from files of
+    tuned tiles; `faults`: compilers that they refuse.
     `stretch`: chunks times heads that the PyTorch chunk form works on together, enough for the cores and few enough for their caches.
     """
 
@@ -48,10 +49,11 @@ class KernelPlan:
     chunk: tuple[ChunkTiles, ...]
     segments: SegmentPlan
     faults: tuple[CompilerFault, ...] = COMPILER_FAULTS
+    tuned: tuple[ChunkTiles, ...] = ()
     stretch: int = 32
 
 
 def make_plan(form: NormalForm, tuned: tuple[ChunkTiles, ...] = ()) -> KernelPlan:
     """The plan of a form; `tuned`: rows of tiles that go before those of the table."""
     segments = SegmentPlan(fill=3, least=4) if form.feedback else SegmentPlan(fill=8, least=4)
-    return KernelPlan(RecurrentTiles(), tuned + rows_for(form.decay.kind, form.feedback), segments)
+    return KernelPlan(RecurrentTiles(), tuned + rows_for(form.decay.kind, form.feedback), segments, tuned=tuned)

@@ -76,35 +76,24 @@ _SEEN: Final[dict[tuple[Decay, bool, bool, int], tuple[Validation, ...]]] = {
 
 
 def _rows(decay: Decay, corrects: bool) -> tuple[ChunkTiles, ...]:
-    """The rows of a class for any GPU: the first four for 99 KiB of shared memory, the rest for the 64 KiB of AMD's."""
+    """The rows of a class: the same tiles for AMD, whose compiler takes a third of the shared memory, and for 99 KiB; less for 64 KiB."""
 
-    def row(half: bool, keys: int, shared: int, chunk: int, scan: int, gradients: int, stages: int) -> ChunkTiles:
+    def row(generation: str, shared: int, half: bool, keys: int, *sizes: int) -> ChunkTiles:
         seen = _SEEN.get((decay, corrects, half, keys), ()) if shared == _KIB_99 else ()
-        return ChunkTiles(decay, corrects, half, keys, chunk, scan, gradients, stages, "", shared, validated=seen)
+        chunk, scan, gradients, stages = sizes
+        return ChunkTiles(decay, corrects, half, keys, chunk, scan, gradients, stages, generation, shared, validated=seen)
 
+    large = ((True, 128, 64, 32, 32, 2), (True, 256, 32, 32, 16, 1), (False, 128, 32, 32, 16, 1), (False, 256, 16, 16, 16, 1))
+    small = ((True, 128, 32, 32, 16, 1), (True, 256, 16, 16, 16, 1), (False, 128, 16, 16, 16, 1))
     if decay == "vector":  # rows that carry their own decay take more memory
-        return (
-            row(True, 128, _KIB_99, 32, 32, 32, 2),
-            row(True, 256, _KIB_99, 16, 32, 16, 1),
-            row(False, 128, _KIB_99, 32, 32, 16, 1),
-            row(False, 256, _KIB_99, 16, 16, 16, 1),
-            row(True, 128, _KIB_64, 16, 32, 16, 1),
-            row(True, 256, _KIB_64, 16, 16, 16, 1),
-            row(False, 128, _KIB_64, 16, 16, 16, 1),
-        )
-    return (
-        row(True, 128, _KIB_99, 64, 32, 32, 2),
-        row(True, 256, _KIB_99, 32, 32, 16, 1),
-        row(False, 128, _KIB_99, 32, 32, 16, 1),
-        row(False, 256, _KIB_99, 16, 16, 16, 1),
-        row(True, 128, _KIB_64, 32, 32, 16, 1),
-        row(True, 256, _KIB_64, 16, 16, 16, 1),
-        row(False, 128, _KIB_64, 16, 16, 16, 1),
-    )
+        large = ((True, 128, 32, 32, 32, 2), (True, 256, 16, 32, 16, 1), *large[2:])
+        small = ((True, 128, 16, 32, 16, 1), *small[1:])
+    places = (("gfx942", _KIB_64, large), ("", _KIB_99, large), ("", _KIB_64, small))
+    return tuple(row(generation, shared, *sizes) for generation, shared, tiles in places for sizes in tiles)
 
 
 CHUNK_TILES: Final = tuple(row for decay in DECAYS for corrects in (False, True) for row in _rows(decay, corrects))
-"""Rows for one GPU would stand before those for any; the rows for the least shared memory stand last."""
+"""Rows for one generation stand before those for any; the rows for the least shared memory stand last."""
 
 
 def rows_for(decay: str, corrects: bool) -> tuple[ChunkTiles, ...]:

@@ -15,6 +15,7 @@ from recgen.cli.doctor import doctor
 from recgen.cli.explain import explain
 from recgen.cli.fmt import fmt
 from recgen.cli.group import ReportingGroup
+from recgen.cli.tune import tune
 from recgen.cli.verify import verify
 
 __all__ = ["main"]
@@ -30,5 +31,5 @@ def main(debug: bool) -> None:
     """
 
 
-for command in (check, fmt, explain, build, verify, doctor, cache):
+for command in (check, fmt, explain, build, verify, tune, doctor, cache):
     main.add_command(command)

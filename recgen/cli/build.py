@@ -28,17 +28,18 @@ if TYPE_CHECKING:
     help="Where the modules go.",
 )
 @click.option("--check", is_flag=True, help="Write nothing; exit with status 1 when a module is missing, differs or has no spec.")
+@click.option("--tiles", metavar="FILE", multiple=True, type=click.Path(path_type=Path), help="Tiles that `recgen tune` has written.")
 @format_option
-def build(files: tuple[Path, ...], folder: Path, check: bool, format_: str) -> None:
+def build(files: tuple[Path, ...], folder: Path, check: bool, tiles: tuple[Path, ...], format_: str) -> None:
     """Compile specs to modules that need only torch and triton.
 
     FILE is a spec; without any, every .rec file of the folder specs is built.
     """
     specs = files or _default_files()
-    require_readable(specs)
+    require_readable((*specs, *tiles))
     from recgen.build import FINDINGS, stale
 
-    outcomes = _build(specs, folder, check)
+    outcomes = _build(specs, folder, check, tiles)
     if check and not files:
         outcomes.extend(stale(folder, outcomes))
     if format_ == "json":
@@ -60,18 +61,19 @@ def _default_files() -> tuple[Path, ...]:
     return files
 
 
-def _build(files: tuple[Path, ...], folder: Path, check: bool) -> list[Outcome]:
+def _build(files: tuple[Path, ...], folder: Path, check: bool, tiles: tuple[Path, ...]) -> list[Outcome]:
     """The outcomes, behind a progress bar."""
     from recgen.build import NameClashError, build
+    from recgen.tuning.tilefile import TileFileError, read_tiles
 
     outcomes = []
     with progress() as bar:
         task = bar.add_task("build", total=len(files))
         try:
-            for outcome in build(files, folder, check):
+            for outcome in build(files, folder, check, tuple(read_tiles(path) for path in tiles)):
                 outcomes.append(outcome)
                 bar.update(task, advance=1, description=f"build {outcome.spec}")
-        except NameClashError as error:
+        except (NameClashError, TileFileError) as error:
             raise Misuse(str(error)) from None
         except OSError as error:
             raise Misuse(f"{error.filename or folder}: cannot be written: {error.strerror}") from None

@@ -21,6 +21,7 @@ from recgen.derive.chunk_ir import ChunkForm
 from recgen.derive.operands import OperandSet
 from recgen.plan import KernelPlan
 from recgen.resources import resource
+from recgen.tiles import ChunkTiles
 from recgen.version import COMPILER_REVISION
 
 if TYPE_CHECKING:
@@ -37,9 +38,10 @@ class GeneratedModule:
     manifest: tuple[tuple[str, str], ...]
 
 
-def spec_digest(spec_text: str) -> str:
-    """Of the spec and the compiler's revision: the same text gives the same module."""
-    return hashlib.sha256(f"{COMPILER_REVISION}\0{spec_text}".encode()).hexdigest()
+def spec_digest(spec_text: str, tuned: tuple[ChunkTiles, ...] = ()) -> str:
+    """Of the spec, the compiler's revision and tuned tiles if there are any: the same give the same module."""
+    tiles = f"\0{tuned}" if tuned else ""
+    return hashlib.sha256(f"{COMPILER_REVISION}\0{spec_text}{tiles}".encode()).hexdigest()
 
 
 @lru_cache(maxsize=1)
@@ -60,11 +62,11 @@ def environment() -> Environment:
 def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelPlan) -> GeneratedModule:
     """The module's text; raises an internal error if it does not parse."""
     r = form.recurrence
-    digest = spec_digest(r.source.text)
+    digest = spec_digest(r.source.text, plan.tuned)
     expressions = build_expressions(form, operands)
     context = build_chunk_context(form, operands, chunk, expressions.rereads)
     listing = ", ".join(f"{o.name} ({o.symbol})" for o in operands.operands)
-    module = build_module_context(form, _header(form, digest), digest, listing)
+    module = build_module_context(form, _header(form, digest, plan), digest, listing)
     token, token_results = token_lines(
         r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))}
     )
@@ -100,13 +102,14 @@ def _fields(record: Expressions) -> dict[str, object]:
     return asdict(record)
 
 
-def _header(form: NormalForm, digest: str) -> tuple[str, ...]:
+def _header(form: NormalForm, digest: str, plan: KernelPlan) -> tuple[str, ...]:
     r = form.recurrence
+    tiles = f"with {len(plan.tuned)} tuned row{'s' * (len(plan.tuned) != 1)} of tiles" if plan.tuned else ""
     spec = inspect.cleandoc(r.source.text).rstrip().replace("\\", "\\\\").replace('"""', "'''").split("\n")
     return (
-        "Do not edit: change the spec and run `recgen build`.",
+        f"Do not edit: change the spec and run `recgen build{' --tiles FILE' if tiles else ''}`.",
         "",
-        f"language 1, compiler revision {COMPILER_REVISION}, digest {digest}",
+        f"language 1, compiler revision {COMPILER_REVISION}, digest {digest}{', ' if tiles else ''}{tiles}",
         f"normal form: {normal_form_line(form)}",
         "",
         *(f"    {line}".rstrip() for line in spec),

@@ -35,7 +35,7 @@ def recgen(folder: Path) -> Recgen:
     return run
 
 
-def _compile(text: str, name: str) -> SimpleNamespace:
+def _compile(text: str, name: str, tuned: tuple[object, ...] = ()) -> SimpleNamespace:
     """A compiler of one-line specs: `NAME`, `NAME warn` or `NAME wrong`; `crash` fails as a bug would."""
     recurrence, *words = text.split()
     source = Source(name, text)

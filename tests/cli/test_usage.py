@@ -10,7 +10,7 @@ from recgen import __version__
 
 def test_version_and_help(recgen):
     assert recgen("--version").stdout == f"recgen {__version__}\n"
-    commands = ["check", "fmt", "explain", "build", "verify", "doctor", "cache"]
+    commands = ["check", "fmt", "explain", "build", "verify", "tune", "doctor", "cache"]
     result = recgen("--help")
     assert result.exit_code == 0
     positions = [result.stdout.index(f"\n  {command} ") for command in commands]

@@ -16,6 +16,7 @@ from recgen.tiles import CHUNK_TILES, ChunkTiles, Validation, rows_for
 HOPPER = ("sm_90", 227 * 1024)
 SMALL = ("sm_120", 99 * 1024)
 AMD = ("gfx942", 64 * 1024)
+LEAST = ("gfx90a", 64 * 1024)
 
 
 def row(module: ModuleType, **changes: object) -> object:
@@ -34,7 +35,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, gpu: tuple[str, int], keys: int, dty
     return module._chunk_tiles(sizes, torch.empty(0, dtype=dtype))
 
 
-@pytest.mark.parametrize(("gpu", "chunk"), [(HOPPER, 64), (SMALL, 64), (AMD, 32)])
+@pytest.mark.parametrize(("gpu", "chunk"), [(HOPPER, 64), (SMALL, 64), (AMD, 64), (LEAST, 32)])
 def test_the_row_fits_the_shared_memory(monkeypatch: pytest.MonkeyPatch, gpu: tuple[str, int], chunk: int) -> None:
     found = chosen(monkeypatch, gpu, 128, torch.bfloat16)
     assert found.chunk == chunk
@@ -59,7 +60,7 @@ def test_the_first_of_two_rows_that_fit_is_used(monkeypatch: pytest.MonkeyPatch)
     assert chosen(monkeypatch, HOPPER, 64, torch.float16, rows).scan == 2
 
 
-@pytest.mark.parametrize(("gpu", "keys", "dtype", "largest"), [(HOPPER, 300, torch.float16, 256), (AMD, 200, torch.float32, 128)])
+@pytest.mark.parametrize(("gpu", "keys", "dtype", "largest"), [(HOPPER, 300, torch.float16, 256), (LEAST, 200, torch.float32, 128)])
 def test_no_row_names_the_sizes(monkeypatch: pytest.MonkeyPatch, gpu: tuple[str, int], keys: int, dtype: torch.dtype, largest: int) -> None:
     wanted = f"gated_delta_rule: the chunkwise kernels take K up to {largest} for {dtype} on {gpu[0]} with {gpu[1]} bytes of shared memory"
     with pytest.raises(ValueError, match=f"{wanted}, but it is {keys}"):
