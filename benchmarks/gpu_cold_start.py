@@ -2,75 +2,84 @@
 
     TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas python benchmarks/gpu_cold_start.py [SPEC...] [--state]
 
-B1 T8192 H32, K = V = 128, bfloat16. `import`: torch, triton and the module; `ready`: from there to inputs on the GPU; `total` is of forward
-and backward. `--state`: with an initial state, and a loss that goes through the final one too. `warm`: the second forward and backward.
+B1 T8192 H32, K = V = 128, bfloat16. `total` is `forward` and `backward`; `warm` is both once more; `process`: all of it, imports and the
+start of CUDA included. `--state`: with an initial state, and a loss that goes through the final one too.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
 
 from recgen.resources import resource
 
 SPECS = sorted(path.stem for path in resource("specs").glob("*.rec"))
+TOKENS, HEADS, SIZE = 8192, 32, 128
+DECAYS = ("g", "A")
+"""Arguments that are never positive, and stay in float32 beside half-precision inputs."""
+
+
+def value(info: Any) -> torch.Tensor:
+    """An argument: vectors of unit norm, decays near 1, other scalars in (0, 1)."""
+    lead = (1, TOKENS, HEADS) if info.per_token else (HEADS,)
+    x = torch.randn(*lead, *(SIZE for _ in info.axes), device="cuda")
+    if info.name in DECAYS:
+        return -torch.exp(x - 3)
+    x = F.normalize(x, dim=-1) if info.axes else torch.sigmoid(x)
+    return x.bfloat16() if info.per_token else x
+
+
+def seconds(run: Callable[[], Any]) -> tuple[float, Any]:
+    """How long a call takes until the GPU is done, and its result."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    result = run()
+    torch.cuda.synchronize()
+    return round(time.perf_counter() - start, 3), result
 
 
 def measure(spec: str, with_state: bool) -> dict[str, object]:
-    """One row, in a process that has done nothing before."""
-    start = time.perf_counter()
-    import importlib
-
-    import torch
-    import triton  # noqa: F401
-
+    """One row, in a process that has compiled nothing before."""
     module = importlib.import_module(f"recgen.kernels.{spec}")
-    imported = time.perf_counter()
-    from recgen import compile as compile_spec
-    from recgen.tuning.inputs import Shape, draw_inputs
-
-    form = compile_spec(resource("specs") / f"{spec}.rec").normal_form
-    compiled = time.perf_counter()
-    drawn, state = draw_inputs(form, Shape(1, 8192, 32, 32, 128, 128), torch.bfloat16, "cuda")
-    x = {name: v.requires_grad_() for name, v in drawn.items()}
-    s = state.requires_grad_() if with_state else None
-    o = torch.randn_like(next(v for v in x.values() if v.dim() == 4))  # the libraries' own start-up
-    torch.cuda.synchronize()
-    ready = time.perf_counter()
+    x = {info.name: value(info).requires_grad_() for info in module._ARGUMENTS if not info.needed_if}
+    state = torch.randn(1, HEADS, SIZE, SIZE, device="cuda", requires_grad=True) if with_state else None
+    leaves = [*x.values(), *([] if state is None else [state])]
+    row: dict[str, object] = {"spec": spec, "state": with_state, "gpu": torch.cuda.get_device_name(), "cores": os.cpu_count()}
 
     def forward() -> list[torch.Tensor]:
-        *outputs, final = getattr(module, f"chunk_{spec}")(**x, initial_state=s, output_final_state=with_state)
+        *outputs, final = getattr(module, f"chunk_{spec}")(**x, initial_state=state, output_final_state=with_state)
         return [*outputs, final] if with_state else outputs
 
-    row: dict[str, object] = {"spec": spec, "state": with_state, "import": imported - start, "ready": ready - compiled}
-    leaves = [*x.values(), *([] if s is None else [s])]
     for first in (True, False):
-        begin = time.perf_counter()
-        results = forward()
-        torch.cuda.synchronize()
-        middle = time.perf_counter()
+        before, results = seconds(forward)
         cotangents = [torch.randn_like(r) for r in results]
-        torch.cuda.synchronize()
-        again = time.perf_counter()
-        torch.autograd.grad(results, leaves, cotangents, allow_unused=True)
-        torch.cuda.synchronize()
-        end = time.perf_counter()
-        total = middle - begin + end - again
-        row |= {"forward": middle - begin, "backward": end - again, "total": total} if first else {"warm": total}
-    return {k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()} | {"cores": os.cpu_count(), "gpu": gpu(o)}
+        after, _ = seconds(lambda found=results, given=cotangents: torch.autograd.grad(found, leaves, given, allow_unused=True))
+        total = round(before + after, 3)
+        row |= {"forward": before, "backward": after, "total": total} if first else {"warm": total}
+    return row
 
 
-def gpu(like: object) -> str:
-    """The device's name."""
-    import torch
-
-    assert isinstance(like, torch.Tensor)
-    return torch.cuda.get_device_name(like.device)
+def separate(spec: str, with_state: bool) -> dict[str, object]:
+    """The row from a process of its own, with an empty cache."""
+    command = [sys.executable, __file__, spec, "--here", *(["--state"] if with_state else [])]
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        done = subprocess.run(command, env={**os.environ, "TRITON_CACHE_DIR": folder}, capture_output=True, text=True, check=False)
+        process = round(time.perf_counter() - start, 3)
+    if done.returncode:
+        return {"spec": spec, "failed": done.stderr[-2000:]}
+    return {**json.loads(done.stdout.splitlines()[-1]), "process": process}
 
 
 def main() -> None:
@@ -81,14 +90,8 @@ def main() -> None:
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     for spec in options.specs:
-        if options.here:
-            print(json.dumps(measure(spec, options.state)), flush=True)
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, __file__, spec, "--here", *(["--state"] if options.state else [])]
-            done = subprocess.run(command, env={**os.environ, "TRITON_CACHE_DIR": folder}, capture_output=True, text=True, check=False)
-        failure = json.dumps({"spec": spec, "failed": done.stderr[-2000:]})
-        print(done.stdout.strip() if done.returncode == 0 else failure, flush=True)
+        row = (measure if options.here else separate)(spec, options.state)
+        print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":
