@@ -1236,8 +1236,9 @@ def _build_together(launches: tuple[_Launch, ...], like: torch.Tensor) -> None:
             built = each.kernel.warmup(*each.arguments, grid=(each.programs,), num_warps=each.warps, num_stages=each.stages)
             _ = built.run  # compiles the function that launches it and loads it onto the device
 
+    triton.runtime.driver.active.get_current_target()  # the driver is made here, not by several threads at once
     with ThreadPoolExecutor(max(len(launches), 1)) as pool:
-        wait([pool.submit(build, each) for each in launches])
+        wait([pool.submit(build, each) for each in reversed(launches)])  # the last kernel takes the longest
 
 
 @_jit
