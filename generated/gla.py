@@ -963,9 +963,10 @@ def _step_kernel(
     else:
         slot = i_n
     here = slot >= 0  # a negative slot: nothing is read or written, the outputs are 0
+    m_here = tl.where(here, m_s, False)  # not `&`: the interpreter of newer Tritons takes no mask from a spread number
     p_state += slot * s_state[0] + i_h * s_state[1]
     o_s = o_k[:, None] * s_state[2] + o_v[None, :] * s_state[3]
-    b_M = tl.load(p_state + o_s, mask=m_s & here, other=0.0).to(ACC)
+    b_M = tl.load(p_state + o_s, mask=m_here, other=0.0).to(ACC)
     b_q = tl.load(p_q + o_k * s_q[2], mask=m_k, other=0.0).to(ACC)
     b_k = tl.load(p_k + o_k * s_k[2], mask=m_k, other=0.0).to(ACC)
     b_v = tl.load(p_v + o_v * s_v[2], mask=m_v, other=0.0).to(ACC)
@@ -979,7 +980,7 @@ def _step_kernel(
     b_D = b_decay[:, None] * b_M
     b_E = b_value
     b_S = b_D + b_write[:, None] * b_E[None, :]
-    tl.store(p_state + o_s, b_S.to(p_state.dtype.element_ty), mask=m_s & here)
+    tl.store(p_state + o_s, b_S.to(p_state.dtype.element_ty), mask=m_here)
     b_R = tl.sum(b_query[:, None] * b_S, 0)
     tl.store(p_o + row * V + o_v, tl.where(here, b_R, 0.0).to(p_o.dtype.element_ty), mask=m_v)
 
@@ -1278,8 +1279,9 @@ def _build_together(launches: tuple[_Launch, ...], like: torch.Tensor) -> None:
             built = each.kernel.warmup(*each.arguments, grid=(each.programs,), num_warps=each.warps, num_stages=each.stages)
             _ = built.run  # compiles the function that launches it and loads it onto the device
 
+    triton.runtime.driver.active.get_current_target()  # the driver is made here, not by several threads at once
     with ThreadPoolExecutor(max(len(launches), 1)) as pool:
-        wait([pool.submit(build, each) for each in launches])
+        wait([pool.submit(build, each) for each in reversed(launches)])  # the last kernel takes the longest
 
 
 @_jit
@@ -1547,7 +1549,7 @@ def _chunk_scan_kernel(
         o_column = o_v + tl.where(m_one, V, 0)
         m_column = o_column < tl.where(m_one, WIDTH, V)
         tl.store(w_summary[:, None] + o_column[None, :], b_S, mask=m_k[:, None] & m_column[None, :])
-        tl.store(w_summary + V, b_passing, mask=m_k & (i_v == 0))
+        tl.store(w_summary + V, b_passing, mask=tl.where(i_v == 0, m_k, False))
     elif until == chunks:
         tl.store(w_final + (i_n * HV + i_h) * K * V + o_s, b_S, mask=m_s)
 
@@ -1703,7 +1705,7 @@ def _chunk_reverse_kernel(
         o_column = o_v + tl.where(m_one, V, 0)
         m_column = o_column < tl.where(m_one, WIDTH, V)
         tl.store(w_summary[:, None] + o_column[None, :], b_dS, mask=m_k[:, None] & m_column[None, :])
-        tl.store(w_summary + V, b_passing, mask=m_k & (i_v == 0))
+        tl.store(w_summary + V, b_passing, mask=tl.where(i_v == 0, m_k, False))
     elif wd_initial is not None:
         if from_chunk == 0:
             tl.store(wd_initial + (i_n * HV + i_h) * K * V + o_s, b_dS, mask=m_s)

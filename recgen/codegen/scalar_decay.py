@@ -92,4 +92,8 @@ class ScalarDecay(ChunkDecay):
             links = [f"{DOT}(b_{s.left}, tl.trans(b_{s.right}), DT, WIDE) * {s.to_right}" for s in scores if s.exclusive == exclusive]
             lines += [f"b_links {'+' if i else ''}= {link}" for i, link in enumerate(links)]
             lines += [f"b_dg += _tl_crossing(b_links, {mask}, BC, WIDE)"] * bool(links)
-        return (*lines, "b_dg = tl.where(m_t, b_dg, 0.0)")
+        return (
+            *lines,
+            "if length > 0:  # always; Triton 3.6 for sm_100 fails at a param's sum over tokens of what no branch parts from a product",
+            "    b_dg = tl.where(m_t, b_dg, 0.0)",
+        )
