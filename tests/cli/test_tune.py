@@ -67,13 +67,6 @@ def test_wrong_options_are_misuse(recgen, gpu, options, words):
     assert words in result.stderr
 
 
-def test_a_recurrence_without_kernels_is_misuse(recgen, gpu):
-    spec = resource("specs").parent / "tests" / "specs" / "growing_scalar.rec"
-    result = recgen("tune", spec)
-    assert result.exit_code == 2
-    assert result.stderr.endswith(f"{spec}: there are no chunkwise kernels to tune: a decay that is not proved to lie in [0, 1]\n")
-
-
 def test_a_worker_that_does_not_start_is_a_finding(recgen, gpu, monkeypatch):
     command = [sys.executable, "-c", "raise SystemExit('out of memory')"]
     measured = isolation._one_worker
