@@ -2063,11 +2063,13 @@ _CHUNK_TILES = (  # the first row that fits is used
     # compiled only
     _ChunkTiles(False, 256, "gfx942", 65536, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
     # compiled only
+    _ChunkTiles(False, 128, "", 166912, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    # compiled only
     _ChunkTiles(True, 128, "", 101376, chunk=32, scan=32, gradients=32, stages=2, scan_warps=4, gradient_warps=8),
     # compiled only
     _ChunkTiles(True, 256, "", 101376, chunk=16, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
     # compiled only
-    _ChunkTiles(False, 128, "", 101376, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(False, 128, "", 101376, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
     # compiled only
     _ChunkTiles(False, 256, "", 101376, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
     # compiled only

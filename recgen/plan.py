@@ -56,4 +56,4 @@ class KernelPlan:
 def make_plan(form: NormalForm, tuned: tuple[ChunkTiles, ...] = ()) -> KernelPlan:
     """The plan of a form; `tuned`: rows of tiles that go before those of the table."""
     segments = SegmentPlan(fill=3, least=4) if form.feedback else SegmentPlan(fill=8, least=4)
-    return KernelPlan(RecurrentTiles(), tuned + rows_for(form.decay.kind, form.feedback), segments, tuned=tuned)
+    return KernelPlan(RecurrentTiles(), tuned + rows_for(form.decay.kind, form.feedback, form.whole_values), segments, tuned=tuned)

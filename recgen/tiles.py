@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 Decay = Literal["none", "scalar", "vector"]
 
 DECAYS: Final[tuple[Decay, ...]] = ("none", "scalar", "vector")
 
-_KIB_99, _KIB_64 = 99 * 1024, 64 * 1024
+_KIB_163, _KIB_99, _KIB_64 = 163 * 1024, 99 * 1024, 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -76,19 +76,20 @@ _SEEN: Final[dict[tuple[Decay, bool, bool, int], tuple[Validation, ...]]] = {
 
 
 def _rows(decay: Decay, corrects: bool) -> tuple[ChunkTiles, ...]:
-    """The rows of a class: the same tiles for AMD, whose compiler takes a third of the shared memory, and for 99 KiB; less for 64 KiB."""
+    """The rows of a class: first for AMD, whose compiler takes a third of the shared memory, then by how much a GPU has."""
+    seen = {(half, keys): found for (d, c, half, keys), found in _SEEN.items() if (d, c) == (decay, corrects)}
 
     def row(generation: str, shared: int, half: bool, keys: int, *sizes: int) -> ChunkTiles:
-        seen = _SEEN.get((decay, corrects, half, keys), ()) if shared == _KIB_99 else ()
         chunk, scan, gradients, stages = sizes
-        return ChunkTiles(decay, corrects, half, keys, chunk, scan, gradients, stages, generation, shared, validated=seen)
+        validated = () if generation else seen.pop((half, keys), ())  # what an H200 takes: the first row for any GPU
+        return ChunkTiles(decay, corrects, half, keys, chunk, scan, gradients, stages, generation, shared, validated=validated)
 
     large = ((True, 128, 64, 32, 32, 2), (True, 256, 32, 32, 16, 1), (False, 128, 32, 32, 16, 1), (False, 256, 16, 16, 16, 1))
     small = ((True, 128, 32, 32, 16, 1), (True, 256, 16, 16, 16, 1), (False, 128, 16, 16, 16, 1))
     if decay == "vector":  # rows that carry their own decay take more memory
         large = ((True, 128, 32, 32, 32, 2), (True, 256, 16, 32, 16, 1), *large[2:])
         small = ((True, 128, 16, 32, 16, 1), *small[1:])
-    places = (("gfx942", _KIB_64, large), ("", _KIB_99, large), ("", _KIB_64, small))
+    places = (("gfx942", _KIB_64, large), ("", _KIB_163, large[2:3]), ("", _KIB_99, (*large[:2], small[2], large[3])), ("", _KIB_64, small))
     return tuple(row(generation, shared, *sizes) for generation, shared, tiles in places for sizes in tiles)
 
 
@@ -96,6 +97,12 @@ CHUNK_TILES: Final = tuple(row for decay in DECAYS for corrects in (False, True)
 """Rows for one generation stand before those for any; the rows for the least shared memory stand last."""
 
 
-def rows_for(decay: str, corrects: bool) -> tuple[ChunkTiles, ...]:
-    """The rows of a class of recurrences, in the order in which they are tried."""
-    return tuple(t for t in CHUNK_TILES if t.decay == decay and t.corrects == corrects)
+def rows_for(decay: str, corrects: bool, whole: bool = False) -> tuple[ChunkTiles, ...]:
+    """The rows of a class of recurrences, in the order in which they are tried.
+
+    `whole`: a program of the scans holds the whole value axis, with more warps, fewer tokens, and without loading ahead.
+    """
+    rows = tuple(t for t in CHUNK_TILES if t.decay == decay and t.corrects == corrects)
+    if not whole:
+        return rows
+    return tuple(replace(t, chunk=max(16, t.chunk // 2), stages=1, scan_warps=8, validated=()) for t in rows)

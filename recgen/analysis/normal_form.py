@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recgen.lang.recurrence import Recurrence, StateInfo
-from recgen.lang.terms import Term
+from recgen.lang.terms import ROW_FUNCTIONS, Apply, Term, walk
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,26 @@ class NormalForm:
     reads: tuple[ReadOut, ...]
     outputs: tuple[Output, ...]
     notes: tuple[str, ...]
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """Every term: of the decay, the streams, the reads and the outputs."""
+        streams = (t for s in self.streams for t in (s.write, s.value, s.strength, s.correct))
+        found = (self.decay.log, *streams, *(r.query for r in self.reads), *(o.value for o in self.outputs))
+        return tuple(t for t in found if t is not None)
+
+    @property
+    def whole_values(self) -> bool:
+        """Whether the value axis cannot be worked on in blocks: something sums over it, or it is the key axis too."""
+
+        def sums(x: Term) -> bool:
+            if not isinstance(x, Apply):
+                return False
+            return (x.op in ROW_FUNCTIONS and self.value_axis in x.args[0].shape) or (
+                x.op == "matmul" and x.args[0].shape[1] == self.value_axis
+            )
+
+        return self.key_axis == self.value_axis or any(sums(x) for t in self.terms for x in walk(t))
 
     @property
     def feedback(self) -> bool:

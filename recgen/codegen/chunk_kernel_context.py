@@ -9,7 +9,6 @@ from recgen.codegen.chunk_gradients import GradientLines, GradientPrinter
 from recgen.codegen.chunk_kernels import ChunkKernels
 from recgen.codegen.chunk_scans import ReverseLines, ScanLines, prepare_lines, reverse_lines, scan_lines
 from recgen.codegen.triton_printer import functions
-from recgen.codegen.triton_token import sums_over
 from recgen.compilers import CompilerFault
 from recgen.derive.operands import OperandSet
 from recgen.plan import KernelPlan, SegmentPlan
@@ -66,7 +65,6 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPla
     sizes = dict.fromkeys(x for a in form.recurrence.arguments for x in a.axes)
     bound += tuple(f'_size_{x} = _size_of("{x}", arguments)' for x in sizes if any(f"_size_{x}" in text for _, text in numbers))
     scalars = [f"s_{a.info.name}" for a in kernels.arguments if a.axis is None]
-    programs = (kernels.program, kernels.readout)
     return ChunkKernelContext(
         functions=tuple(f for f in functions(kernels.printer.functions) if f not in shared),
         numbers=tuple(f"n_{name}: tl.float64" for name, _ in numbers),
@@ -86,7 +84,7 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPla
         reverse=reverse,
         lines=lines,
         gradients=tuple(GradientName(a.info.name) for a in kernels.arguments),
-        whole=form.key_axis == form.value_axis or any(sums_over(p.statements, form.value_axis) for p in programs),
+        whole=form.whole_values,
         host_numbers_bound=bound,
         host_numbers=tuple(f"float({text})" for _, text in numbers),
         other_axes=axes,
