@@ -78,6 +78,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     stub = Machine()
     monkeypatch.setattr(triton.runtime.driver, "_active", stub)
     monkeypatch.setattr(triton.compiler, "compile", stub.compile)
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
     return stub
 
 
