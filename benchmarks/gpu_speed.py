@@ -1,9 +1,9 @@
 """Times of the chunkwise kernels on a GPU beside flash-linear-attention's, where that is installed: one JSON line per operator and shape.
 
-    TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas python benchmarks/gpu_speed.py [--peer]
+    TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas python benchmarks/gpu_speed.py [OPERATOR...] [--peer] [--shapes long batch few]
 
-bfloat16 inputs, float32 states, initial and final state on; medians in milliseconds, the extra memory of one forward and backward in MiB,
-and the seconds of the first call (compilation included).
+bfloat16 inputs, float32 gates and states, initial and final state on; medians in milliseconds, the extra memory of one forward and backward
+in MiB, the seconds of the first calls (compilation included), and the kernels' times in one forward and backward with their share of it.
 """
 
 from __future__ import annotations
@@ -18,35 +18,45 @@ import torch
 import torch.nn.functional as F
 from triton.testing import do_bench
 
-SHAPES = {"long": (1, 8192, 32, 128), "batch": (8, 2048, 16, 128)}
-OPERATORS = {"simple_gla": ("q", "k", "v", "g"), "delta_rule": ("q", "k", "v", "beta"), "gated_delta_rule": ("q", "k", "v", "g", "beta")}
+SHAPES = {"long": (1, 8192, 32, 32, 128), "batch": (8, 2048, 16, 16, 128), "few": (1, 32768, 2, 8, 128)}
+"""B, T, H, HV, K = V."""
+OPERATORS = {
+    "simple_gla": ("q", "k", "v", "g"),
+    "delta_rule": ("q", "k", "v", "beta"),
+    "gated_delta_rule": ("q", "k", "v", "g", "beta"),
+    "gla": ("q", "k", "v", "gk"),
+    "kda": ("q", "k", "v", "gk", "beta"),
+}
 
 Forward = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
 
-def inputs(shape: tuple[int, int, int, int], names: tuple[str, ...]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+def inputs(shape: tuple[int, ...], names: tuple[str, ...]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     """The arguments of an operator, and an initial state."""
-    batch, tokens, heads, size = shape
+    batch, tokens, key_heads, heads, size = shape
 
     def normal(*extent: int) -> torch.Tensor:
         return torch.randn(*extent, device="cuda", dtype=torch.bfloat16)
 
     def unit() -> torch.Tensor:
-        return F.normalize(normal(batch, tokens, heads, size).float(), dim=-1).bfloat16()
+        return F.normalize(normal(batch, tokens, key_heads, size).float(), dim=-1).bfloat16()
 
-    gate = F.logsigmoid(torch.randn(batch, tokens, heads, device="cuda") + 4)
-    made = {"q": unit(), "k": unit(), "v": normal(batch, tokens, heads, size), "g": gate, "beta": normal(batch, tokens, heads).sigmoid()}
-    return {name: made[name] for name in names}, torch.randn(batch, heads, size, size, device="cuda")
+    def gate(*extent: int) -> torch.Tensor:
+        return F.logsigmoid(torch.randn(*extent, device="cuda") + 4)
+
+    made = {"q": unit, "k": unit, "v": lambda: normal(batch, tokens, heads, size), "beta": lambda: normal(batch, tokens, heads).sigmoid()}
+    made |= {"g": lambda: gate(batch, tokens, heads), "gk": lambda: gate(batch, tokens, heads, size)}
+    return {name.replace("gk", "g"): made[name]() for name in names}, torch.randn(batch, heads, size, size, device="cuda")
 
 
-def measure(forward: Forward, arguments: dict[str, torch.Tensor], state: torch.Tensor) -> dict[str, float]:
+def measure(forward: Forward, arguments: dict[str, torch.Tensor], state: torch.Tensor) -> dict[str, object]:
     """Times and memory of one implementation."""
 
     def both() -> None:
         o, final = forward(**x, initial_state=s, output_final_state=True)
         torch.autograd.grad((o, final), [*x.values(), s], (d_o, d_final))
 
-    row = {"first forward, s": seconds(lambda: forward(**arguments, initial_state=state, output_final_state=True))}
+    row: dict[str, object] = {"first forward, s": seconds(lambda: forward(**arguments, initial_state=state, output_final_state=True))}
     with torch.no_grad():
         row["forward, ms"] = median(lambda: forward(**arguments, initial_state=state, output_final_state=True))
     x = {name: v.detach().requires_grad_() for name, v in arguments.items()}
@@ -57,8 +67,19 @@ def measure(forward: Forward, arguments: dict[str, torch.Tensor], state: torch.T
     before = torch.cuda.memory_allocated()
     both()
     row["extra memory, MiB"] = (torch.cuda.max_memory_allocated() - before) >> 20
-    row["forward and backward, ms"] = median(both)
-    return row
+    row["forward and backward, ms"] = total = median(both)
+    times = kernels(both)
+    return row | {"kernels, ms": times, "kernels' share": round(sum(times.values()) / total, 2)}
+
+
+def kernels(run: Callable[[], object]) -> dict[str, float]:
+    """The time of every kernel that takes more than a hundredth of a millisecond in one call."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(5):
+            run()
+        torch.cuda.synchronize()
+    found = {event.key[:60]: round(event.self_device_time_total / 5000, 3) for event in profile.key_averages()}
+    return {name: time for name, time in sorted(found.items(), key=lambda each: -each[1]) if time > 0.01}
 
 
 def seconds(run: Callable[[], object]) -> float:
@@ -77,19 +98,27 @@ def median(run: Callable[[], object]) -> float:
 def main() -> None:
     """Prints the rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("operators", nargs="*", metavar="OPERATOR", help=f"of {', '.join(OPERATORS)}; all of them by default")
     parser.add_argument("--peer", action="store_true", help="also time flash-linear-attention")
-    packages = {"recgen": "recgen.kernels"} | ({"fla": "fla.ops"} if parser.parse_args().peer else {})
-    for operator, names in OPERATORS.items():
-        for shape_name, shape in SHAPES.items():
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    options = parser.parse_args()
+    if unknown := set(options.operators) - set(OPERATORS):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    packages = {"recgen": "recgen.kernels"} | ({"fla": "fla.ops"} if options.peer else {})
+    for operator in options.operators or OPERATORS:
+        for shape in options.shapes:
             torch.manual_seed(0)
-            arguments, state = inputs(shape, names)
+            arguments, state = inputs(SHAPES[shape], OPERATORS[operator])
             for who, package in packages.items():
+                if who == "fla" and operator in ("simple_gla", "gla", "delta_rule"):  # it has no grouped heads there
+                    groups = state.shape[1] // arguments["q"].shape[2]
+                    arguments = {k: x.repeat_interleave(groups, 2) if k in "qk" else x for k, x in arguments.items()}
                 forward = getattr(importlib.import_module(f"{package}.{operator}"), f"chunk_{operator}")
                 try:
-                    row: dict[str, object] = dict(measure(forward, arguments, state))
+                    row = measure(forward, arguments, state)
                 except RuntimeError as refusal:  # a peer's guard against a faulty compiler is a result too
                     row = {"refused": str(refusal)[:200]}
-                print(json.dumps({"operator": operator, "shape": shape_name, "by": who, **row}), flush=True)
+                print(json.dumps({"operator": operator, "shape": shape, "by": who, **row}), flush=True)
 
 
 if __name__ == "__main__":

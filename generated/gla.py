@@ -1269,7 +1269,7 @@ def _build_first(configuration: tuple[Any, ...], launches: Callable[[], tuple[_L
 
 
 def _build_together(launches: tuple[_Launch, ...], like: torch.Tensor) -> None:
-    """Compiles and loads kernels, each in a thread: most of that is done by native code and other programs, without Python's lock.
+    """Compiles and loads kernels in threads, as many as there are cores: most of that is native code and other programs, without the GIL.
 
     Errors are left to the launch, which meets them again in the caller's thread; a kernel that is never launched may fail.
     """
@@ -1280,7 +1280,7 @@ def _build_together(launches: tuple[_Launch, ...], like: torch.Tensor) -> None:
             _ = built.run  # compiles the function that launches it and loads it onto the device
 
     triton.runtime.driver.active.get_current_target()  # the driver is made here, not by several threads at once
-    with ThreadPoolExecutor(max(len(launches), 1)) as pool:
+    with ThreadPoolExecutor(min(len(launches), os.cpu_count() or 1)) as pool:
         wait([pool.submit(build, each) for each in reversed(launches)])  # the last kernel takes the longest
 
 
