@@ -2423,8 +2423,23 @@ _STEP_SCHEMA = (
     "float scale, "
     "Tensor(a!) state, Tensor? state_indices) -> (Tensor)"
 )
+_LIBRARY = None  # a module that is loaded again frees its operators
+while hasattr(getattr(torch.ops, _NAMESPACE), "step"):  # another one of this name holds its own
+    _NAMESPACE += "_again"
+_LIBRARY = torch.library.Library(_NAMESPACE, "FRAGMENT")
 _ARGUMENT_COUNT = len(_ARGUMENTS)
 _OPTION_COUNT = len(_NUMBERS) + len(_FLAGS)
+
+
+def _operator(name: str, schema: str) -> Callable[[Callable[..., Any]], Any]:
+    """Makes a function an operator on every device; not by `torch.library.custom_op`, whose first call imports torch's compiler."""
+
+    def register(function: Callable[..., Any]) -> Any:
+        _LIBRARY.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
+        _LIBRARY.impl(name, function, "CompositeExplicitAutograd")
+        return getattr(getattr(torch.ops, _NAMESPACE), name).default
+
+    return register
 
 
 def _on_triton(arguments: tuple[torch.Tensor | None, ...]) -> bool:
@@ -2452,7 +2467,7 @@ def _no_autocast(values: tuple[Any, ...]) -> torch.autocast:
     return torch.autocast(first.device.type, enabled=False)
 
 
-@torch.library.custom_op(f"{_NAMESPACE}::chunk_forward", mutates_args=(), schema=_FORWARD_SCHEMA)
+@_operator("chunk_forward", _FORWARD_SCHEMA)
 def _chunk_forward(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, (initial_state, cu_seqlens, chunk, save) = _split(values)
     _check_boundaries(cu_seqlens, arguments)
@@ -2462,7 +2477,7 @@ def _chunk_forward(*values: Any) -> tuple[torch.Tensor, ...]:
         return _torch_chunk_forward(arguments, options, initial_state, cu_seqlens, chunk, save)
 
 
-@torch.library.custom_op(f"{_NAMESPACE}::recurrent_forward", mutates_args=(), schema=_FORWARD_SCHEMA)
+@_operator("recurrent_forward", _FORWARD_SCHEMA)
 def _recurrent_forward(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, (initial_state, cu_seqlens, _, save) = _split(values)
     _check_boundaries(cu_seqlens, arguments)
@@ -2473,7 +2488,7 @@ def _recurrent_forward(*values: Any) -> tuple[torch.Tensor, ...]:
         return (*results, results[-1].new_empty(0, *results[-1].shape[1:]))
 
 
-@torch.library.custom_op(f"{_NAMESPACE}::chunk_backward", mutates_args=(), schema=_BACKWARD_SCHEMA)
+@_operator("chunk_backward", _BACKWARD_SCHEMA)
 def _chunk_backward(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, (initial_state, cu_seqlens, chunk, states, *gradients) = _split(values)
     given, d_final = tuple(gradients[:-1]), gradients[-1]
@@ -2483,7 +2498,7 @@ def _chunk_backward(*values: Any) -> tuple[torch.Tensor, ...]:
     return _present(found, states)
 
 
-@torch.library.custom_op(f"{_NAMESPACE}::recurrent_backward", mutates_args=(), schema=_BACKWARD_SCHEMA)
+@_operator("recurrent_backward", _BACKWARD_SCHEMA)
 def _recurrent_backward(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, (initial_state, cu_seqlens, chunk, states, *gradients) = _split(values)
     with _no_autocast(values):
@@ -2500,13 +2515,14 @@ def _present(gradients: tuple[torch.Tensor | None, ...], like: torch.Tensor) -> 
     return tuple(like.new_empty(0) if g is None else g for g in gradients)
 
 
-@torch.library.custom_op(f"{_NAMESPACE}::step", mutates_args=("state",), schema=_STEP_SCHEMA)
+@_operator("step", _STEP_SCHEMA)
 def _step(*values: Any) -> Any:
     arguments, options, (state, state_indices) = _split(values)
     with _no_autocast(values):
         if _on_triton(arguments):
             tokens = tuple(x.squeeze(1) if info.per_token and x is not None else x for info, x in zip(_ARGUMENTS, arguments, strict=True))
             outputs = _triton_step(*tokens, *options, state, state_indices)
+            torch.autograd.graph.increment_version(state)  # of what the kernel writes, autograd knows nothing
             return _single(tuple(x.unsqueeze(1) for x in outputs))
         return _single(_torch_step(arguments, options, state, state_indices))
 
@@ -2578,15 +2594,18 @@ def _no_double_backward(ctx: Any, *gradients: Any) -> Any:
     raise RuntimeError("simple_gla: the gradient of a gradient is not implemented; naive_recurrent_simple_gla has one")
 
 
-_chunk_forward.register_fake(_fake_chunk_forward)
-_recurrent_forward.register_fake(_fake_recurrent_forward)
-_chunk_backward.register_fake(_fake_backward)
-_recurrent_backward.register_fake(_fake_backward)
-_step.register_fake(_fake_step)
-_chunk_forward.register_autograd(_differentiated(_chunk_backward), setup_context=_remember)
-_recurrent_forward.register_autograd(_differentiated(_recurrent_backward), setup_context=_remember)
-_chunk_backward.register_autograd(_no_double_backward)
-_recurrent_backward.register_autograd(_no_double_backward)
+for _name, _fake in (
+    ("chunk_forward", _fake_chunk_forward),
+    ("recurrent_forward", _fake_recurrent_forward),
+    ("chunk_backward", _fake_backward),
+    ("recurrent_backward", _fake_backward),
+    ("step", _fake_step),
+):
+    torch.library.register_fake(f"{_NAMESPACE}::{_name}", _fake, lib=_LIBRARY)
+for _name, _adjoint in (("chunk_forward", _chunk_backward), ("recurrent_forward", _recurrent_backward)):
+    torch.library.register_autograd(f"{_NAMESPACE}::{_name}", _differentiated(_adjoint), setup_context=_remember, lib=_LIBRARY)
+for _name in ("chunk_backward", "recurrent_backward"):
+    torch.library.register_autograd(f"{_NAMESPACE}::{_name}", _no_double_backward, lib=_LIBRARY)
 
 
 def _fail(argument: str, expected: str, got: str) -> ValueError:

@@ -14,7 +14,7 @@ def explain_emit(module: GeneratedModule) -> Stage:
     public = [n for n in tree.body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")]
     rows = tuple((f.name, (ast.get_docstring(f) or "").split("\n")[0]) for f in public)
     functions = [n for n in tree.body if isinstance(n, ast.FunctionDef)]
-    operators = tuple(f.name.removeprefix("_") for f in functions if any("custom_op" in ast.dump(d) for d in f.decorator_list))
+    operators = tuple(f.name.removeprefix("_") for f in functions if any("_operator" in ast.dump(d) for d in f.decorator_list))
     lines = module.text.count("\n")
     facts = (f"file {module.name}.py, {lines} lines", f"digest {module.digest}", f"operators: {', '.join(operators)}")
     manifest = ", ".join(f"{key} {value}" for key, value in module.manifest if key != "digest")
