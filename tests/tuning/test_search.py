@@ -116,7 +116,8 @@ def test_ranked_keeps_the_first_of_equals() -> None:
     others = [right(replace(TILES, scan=n), 1.0) for n in (16, 64)]
     slow = right(TILES, 2.0)
     assert ranked([slow, *others]) == [*others, slow]
-    assert ranked([Measurement(TILES, "wrong")]) == []
+    fast_and_wrong = Measurement(TILES, "wrong", times=((0.1, 0.1),))
+    assert ranked([fast_and_wrong, slow]) == [slow]
 
 
 def test_measurements_as_plain_data() -> None:
