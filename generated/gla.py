@@ -1841,15 +1841,14 @@ def _chunk_gradients_kernel(
         m_link = _tl_near(o_c[:, None], o_c[None, :], i_l)
         b_near = _tl_decay_over(m_link, b_log2, WIDE)
         m_pair = _tl_pairs(o_c[:, None], o_c[None, :], i_l)
-        b_crossing = tl.zeros((BC, BK), ACC)
         b_P_A_qk = tl.where(m_pair, b_D_A_qk, 0.0)
         b_part = _tl_dot(b_P_A_qk, b_write * b_near, DT, WIDE) * b_near
         b_dq += b_part
-        b_crossing += b_query * b_part
+        b_crossing = b_query * b_part
+        m_crossed = _tl_near(o_c[None, :], o_c[:, None], i_l)
         b_part = _tl_dot(tl.trans(b_P_A_qk), b_query * b_near, DT, WIDE) * b_near
         b_dw += b_part
         b_crossing += b_write * b_part
-        m_crossed = _tl_near(o_c[None, :], o_c[:, None], i_l)
         b_dg += _tl_sums(m_crossed, b_crossing, WIDE)
     b_dg = tl.where(m_tk, b_dg, 0.0)
     b_d_write = b_dw

@@ -26,7 +26,7 @@ from recgen.lang.terms import Read
 DECAYS = {"none": ChunkDecay, "scalar": ScalarDecay, "vector": VectorDecay}
 _ALONE = (
     "S dS h dh dg passed through log2 coarse out links gamma gamma_before Gc Gf Hc Hf Lc Lf from_start from_start_before to_end "
-    "turns turned turned_before turned_through near near_before diagonal part crossing crossing_before"
+    "turns turned turned_before turned_through near near_before diagonal part crossing"
 )
 _PER_READ = "read d_read dq query_in"
 _PER_STREAM = "E Z X dX dE dw da write_end correct_in"
