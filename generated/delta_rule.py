@@ -2142,35 +2142,72 @@ class _ChunkTiles(NamedTuple):
     scan: int  # columns of the state that a program of the scans works on at most
     gradients: int  # and of the gradients
     stages: int  # of the scans' pipeline
+    prepare_warps: int
     scan_warps: int
     gradient_warps: int
 
 
 _CHUNK_TILES = (  # the first row that fits is used
     # compiled only
-    _ChunkTiles(True, 128, "gfx942", 65536, chunk=64, scan=32, gradients=32, stages=2, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 128, "gfx942", 65536, chunk=64, scan=32, gradients=32, stages=2,
+        prepare_warps=2, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(True, 256, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 256, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 128, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 128, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 256, "gfx942", 65536, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 256, "gfx942", 65536, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compared on sm_90, ptxas 12.8: 6.8e-07
-    _ChunkTiles(False, 128, "", 166912, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 128, "", 166912, chunk=32, scan=32, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compared on sm_90, ptxas 13.0: 7.6e-03
-    _ChunkTiles(True, 128, "", 101376, chunk=64, scan=32, gradients=32, stages=2, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 128, "", 101376, chunk=64, scan=32, gradients=32, stages=2,
+        prepare_warps=2, scan_warps=4, gradient_warps=8,
+    ),
     # compared on sm_90, ptxas 12.8: 3.9e-03
-    _ChunkTiles(True, 256, "", 101376, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 256, "", 101376, chunk=32, scan=32, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 128, "", 101376, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 128, "", 101376, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 256, "", 101376, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 256, "", 101376, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(True, 128, "", 65536, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 128, "", 65536, chunk=32, scan=32, gradients=16, stages=1,
+        prepare_warps=2, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(True, 256, "", 65536, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 256, "", 65536, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 128, "", 65536, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 128, "", 65536, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
 )
 
 
@@ -2373,7 +2410,7 @@ def _prepare_launches(
             cu_seqlens,
             *_chunk_constants(arguments, options, sizes, plan, 16),
         ),
-        warps=plan.tiles.scan_warps,
+        warps=plan.tiles.prepare_warps,
         stages=1,
     )
     return (prepare,) if plan.slots else ()

@@ -1874,7 +1874,7 @@ def _chunk_prepare_kernel(
     m_t = i_c * BC + o_c < length
     m_tk = m_t[:, None] & m_k[None, :]
     o_row = (i_b * T + o_t) * HV + i_h
-    w_matrices += (i_p * HV + i_h) * 2 * BC * BC
+    w_matrices += (i_p * HV + i_h) * 3 * BC * BC
     b_q = tl.load(p_q + o_t[:, None] * s_q[1] + o_k[None, :] * s_q[3], mask=m_tk, other=0.0).to(ACC)
     b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
     b_g = tl.load(p_g + o_t * s_g[1], mask=m_t, other=0.0).to(ACC)
@@ -1924,6 +1924,7 @@ def _chunk_prepare_kernel(
     b_A_kk = _tl_unit_inverse(b_strength[:, None] * b_R, BC, WIDE)
     tl.store(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :], b_A_qk.to(w_matrices.dtype.element_ty))
     tl.store(w_matrices + (1 * BC + o_c[:, None]) * BC + o_c[None, :], b_A_kk.to(w_matrices.dtype.element_ty))
+    tl.store(w_matrices + (2 * BC + o_c[:, None]) * BC + o_c[None, :], b_R.to(w_matrices.dtype.element_ty))
 
 
 @_triton_kernel("T", "total", "per_segment", "s_g", "s_beta", "s_A_log", "s_dt_bias", "n_scale")
@@ -2036,7 +2037,7 @@ def _chunk_scan_kernel(
     if SUMMARY:
         if until == chunks:
             return  # nothing comes after it
-    w_matrices += ((slot + from_chunk) * HV + i_h) * 2 * BC * BC
+    w_matrices += ((slot + from_chunk) * HV + i_h) * 3 * BC * BC
     if SUMMARY:
         b_S = tl.where(m_one & (o_k[:, None] == o_v[None, :]), 1.0, 0.0).to(ACC)
     elif w_initial is not None:
@@ -2101,6 +2102,7 @@ def _chunk_scan_kernel(
         b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         b_A_kk = tl.load(w_matrices + (1 * BC + o_c[:, None]) * BC + o_c[None, :])
+        b_R = tl.load(w_matrices + (2 * BC + o_c[:, None]) * BC + o_c[None, :])
         b_X = _tl_dot(b_write, b_S, DT, WIDE) * b_from_start[:, None]
         b_X = b_value + b_strength[:, None] * b_X
         b_E = _tl_dot(b_A_kk, b_X, DT, WIDE)
@@ -2111,7 +2113,7 @@ def _chunk_scan_kernel(
             tl.store(p_o + o_row[:, None] * V + o_v[None, :], b_out.to(p_o.dtype.element_ty), mask=m_tv)
         b_S = b_S * b_through
         b_S += _tl_dot(tl.trans(b_write), b_E * b_to_end[:, None], DT, WIDE)
-        w_matrices += HV * 2 * BC * BC
+        w_matrices += HV * 3 * BC * BC
     if SUMMARY:
         w_summary += ((i_s * HV + i_h) * K + o_k) * WIDTH
         o_column = o_v + tl.where(m_one, V, 0)
@@ -2232,7 +2234,7 @@ def _chunk_reverse_kernel(
         if from_chunk == 0:
             return  # nothing comes before it
     pd_o += i_b * sd_o[0] + i_h * sd_o[2]
-    w_matrices += ((slot + until) * HV + i_h) * 2 * BC * BC
+    w_matrices += ((slot + until) * HV + i_h) * 3 * BC * BC
     w_states += ((slot + until) * HV + i_h) * K * V
     if not SUMMARY:
         w_dstates += ((slot + until) * HV + i_h) * K * V
@@ -2246,7 +2248,7 @@ def _chunk_reverse_kernel(
     for i_r in range(until - from_chunk):
         i_c = until - 1 - i_r
         w_states -= HV * K * V
-        w_matrices -= HV * 2 * BC * BC
+        w_matrices -= HV * 3 * BC * BC
         o_t = bos + i_c * BC + o_c
         m_t = i_c * BC + o_c < length
         m_tk = m_t[:, None] & m_k[None, :]
@@ -2306,6 +2308,7 @@ def _chunk_reverse_kernel(
             tl.store(w_dstates + o_s, b_dS.to(w_dstates.dtype.element_ty), mask=m_s)
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[None, :]) * BC + o_c[:, None])
         b_A_kk = tl.load(w_matrices + (1 * BC + o_c[None, :]) * BC + o_c[:, None])
+        b_R = tl.load(w_matrices + (2 * BC + o_c[None, :]) * BC + o_c[:, None])
         b_Z = _tl_dot(b_write, b_dS, DT, WIDE) * b_to_end[:, None]
         b_Z += _tl_dot(b_A_qk, b_d_read, DT, WIDE)
         b_dX = _tl_dot(b_A_kk, b_Z, DT, WIDE)
@@ -2409,7 +2412,7 @@ def _chunk_gradients_kernel(
     m_t = i_c * BC + o_c < length
     m_tk = m_t[:, None] & m_k[None, :]
     o_row = (i_b * T + o_t) * HV + i_h
-    w_matrices += (i_p * HV + i_h) * 2 * BC * BC
+    w_matrices += (i_p * HV + i_h) * 3 * BC * BC
     w_states += (i_p * HV + i_h) * K * V
     w_dstates += (i_p * HV + i_h) * K * V
     pd_o += i_b * sd_o[0] + i_h * sd_o[2]
@@ -2480,6 +2483,7 @@ def _chunk_gradients_kernel(
         b_dh = tl.load(w_dstates + o_s, mask=m_s, other=0.0)
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         b_A_kk = tl.load(w_matrices + (1 * BC + o_c[:, None]) * BC + o_c[None, :])
+        b_R = tl.load(w_matrices + (2 * BC + o_c[:, None]) * BC + o_c[None, :])
         b_X = _tl_dot(b_write, b_h, DT, WIDE) * b_from_start[:, None]
         b_X = b_value + b_strength[:, None] * b_X
         b_E = _tl_dot(b_A_kk, b_X, DT, WIDE)
@@ -2550,6 +2554,8 @@ def _chunk_gradients_kernel(
     b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
     b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
     b_gamma = _tl_gamma(b_Gc, b_Gf, b_Gc, b_Gf, m_ij)
+    b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
+    b_R = tl.load(w_matrices + (2 * BC + o_c[:, None]) * BC + o_c[None, :])
     b_dq = b_dq * b_from_start[:, None]
     b_da = b_da * b_from_start[:, None]
     b_dw = b_dw * b_to_end[:, None]
@@ -2563,8 +2569,8 @@ def _chunk_gradients_kernel(
     b_cP_R = b_strength[:, None] * b_P_R
     b_da += _tl_dot(b_P_R, b_write, DT, WIDE)
     b_dw += _tl_dot(tl.trans(b_cP_R), b_write, DT, WIDE)
-    b_links = _tl_dot(b_query, tl.trans(b_write), DT, WIDE) * b_P_A_qk
-    b_links += _tl_dot(b_write, tl.trans(b_write), DT, WIDE) * b_cP_R
+    b_links = b_A_qk * b_D_A_qk
+    b_links += b_strength[:, None] * b_R * b_D_R
     b_dg += _tl_crossing(b_links, m_ij, BC, WIDE)
     if length > 0:  # always; Triton 3.6 for sm_100 fails at a param's sum over tokens of what no branch parts from a product
         b_dg = tl.where(m_t, b_dg, 0.0)
@@ -2831,35 +2837,72 @@ class _ChunkTiles(NamedTuple):
     scan: int  # columns of the state that a program of the scans works on at most
     gradients: int  # and of the gradients
     stages: int  # of the scans' pipeline
+    prepare_warps: int
     scan_warps: int
     gradient_warps: int
 
 
 _CHUNK_TILES = (  # the first row that fits is used
     # compiled only
-    _ChunkTiles(True, 128, "gfx942", 65536, chunk=64, scan=32, gradients=32, stages=2, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 128, "gfx942", 65536, chunk=64, scan=32, gradients=32, stages=2,
+        prepare_warps=2, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(True, 256, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 256, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 128, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 128, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 256, "gfx942", 65536, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 256, "gfx942", 65536, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compared on sm_90, ptxas 12.8: 4.2e-07
-    _ChunkTiles(False, 128, "", 166912, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 128, "", 166912, chunk=32, scan=32, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compared on sm_90, ptxas 12.8: 5.1e-03
-    _ChunkTiles(True, 128, "", 101376, chunk=64, scan=32, gradients=32, stages=2, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 128, "", 101376, chunk=64, scan=32, gradients=32, stages=2,
+        prepare_warps=2, scan_warps=4, gradient_warps=8,
+    ),
     # compared on sm_90, ptxas 12.8: 4.2e-03
-    _ChunkTiles(True, 256, "", 101376, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 256, "", 101376, chunk=32, scan=32, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 128, "", 101376, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 128, "", 101376, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 256, "", 101376, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 256, "", 101376, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(True, 128, "", 65536, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 128, "", 65536, chunk=32, scan=32, gradients=16, stages=1,
+        prepare_warps=2, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(True, 256, "", 65536, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 256, "", 65536, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 128, "", 65536, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 128, "", 65536, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
 )
 
 
@@ -3039,7 +3082,7 @@ def _chunk_axes(arguments: tuple[torch.Tensor | None, ...]) -> tuple[int, ...]:
 
 def _prepared(sizes: _Sizes, plan: _ChunkPlan, like: torch.Tensor, device: torch.device) -> tuple[torch.Tensor | None, ...]:
     """Memory for scores and inverses of all chunks [slots, HV, .., C, C], and nothing for what only a decay per key channel needs."""
-    matrices = like.new_empty(plan.slots, sizes.heads, 2, plan.chunk, plan.chunk, device=device)
+    matrices = like.new_empty(plan.slots, sizes.heads, 3, plan.chunk, plan.chunk, device=device)
     return matrices, None, None
 
 
@@ -3062,7 +3105,7 @@ def _prepare_launches(
             cu_seqlens,
             *_chunk_constants(arguments, options, sizes, plan, 16),
         ),
-        warps=plan.tiles.scan_warps,
+        warps=plan.tiles.prepare_warps,
         stages=1,
     )
     return (prepare,) if plan.slots else ()

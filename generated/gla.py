@@ -1841,14 +1841,15 @@ def _chunk_gradients_kernel(
         m_link = _tl_near(o_c[:, None], o_c[None, :], i_l)
         b_near = _tl_decay_over(m_link, b_log2, WIDE)
         m_pair = _tl_pairs(o_c[:, None], o_c[None, :], i_l)
+        b_crossing = tl.zeros((BC, BK), ACC)
         b_P_A_qk = tl.where(m_pair, b_D_A_qk, 0.0)
         b_part = _tl_dot(b_P_A_qk, b_write * b_near, DT, WIDE) * b_near
         b_dq += b_part
-        b_crossing = b_query * b_part
-        m_crossed = _tl_near(o_c[None, :], o_c[:, None], i_l)
+        b_crossing += b_query * b_part
         b_part = _tl_dot(tl.trans(b_P_A_qk), b_query * b_near, DT, WIDE) * b_near
         b_dw += b_part
         b_crossing += b_write * b_part
+        m_crossed = _tl_near(o_c[None, :], o_c[:, None], i_l)
         b_dg += _tl_sums(m_crossed, b_crossing, WIDE)
     b_dg = tl.where(m_tk, b_dg, 0.0)
     b_d_write = b_dw
@@ -2048,35 +2049,72 @@ class _ChunkTiles(NamedTuple):
     scan: int  # columns of the state that a program of the scans works on at most
     gradients: int  # and of the gradients
     stages: int  # of the scans' pipeline
+    prepare_warps: int
     scan_warps: int
     gradient_warps: int
 
 
 _CHUNK_TILES = (  # the first row that fits is used
     # compiled only
-    _ChunkTiles(True, 128, "gfx942", 65536, chunk=32, scan=32, gradients=32, stages=2, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 128, "gfx942", 65536, chunk=32, scan=32, gradients=32, stages=2,
+        prepare_warps=2, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(True, 256, "gfx942", 65536, chunk=16, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 256, "gfx942", 65536, chunk=16, scan=32, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 128, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 128, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 256, "gfx942", 65536, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 256, "gfx942", 65536, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 128, "", 166912, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 128, "", 166912, chunk=32, scan=32, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(True, 128, "", 101376, chunk=32, scan=32, gradients=32, stages=2, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 128, "", 101376, chunk=32, scan=32, gradients=32, stages=2,
+        prepare_warps=2, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(True, 256, "", 101376, chunk=16, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 256, "", 101376, chunk=16, scan=32, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 128, "", 101376, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 128, "", 101376, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 256, "", 101376, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 256, "", 101376, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(True, 128, "", 65536, chunk=16, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 128, "", 65536, chunk=16, scan=32, gradients=16, stages=1,
+        prepare_warps=2, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(True, 256, "", 65536, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 256, "", 65536, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 128, "", 65536, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 128, "", 65536, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
 )
 
 
@@ -2280,7 +2318,7 @@ def _prepare_launches(
             cu_seqlens,
             *_chunk_constants(arguments, options, sizes, plan, 16),
         ),
-        warps=plan.tiles.scan_warps,
+        warps=plan.tiles.prepare_warps,
         stages=1,
     )
     return (prepare,) if plan.slots else ()

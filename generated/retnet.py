@@ -1791,6 +1791,7 @@ def _chunk_gradients_kernel(
     b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
     b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
     b_gamma = _tl_gamma(b_Gc, b_Gf, b_Gc, b_Gf, m_ij)
+    b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
     b_dq = b_dq * b_from_start[:, None]
     b_dw = b_dw * b_to_end[:, None]
     b_dg = tl.sum(b_passed, 0) * b_through + tl.zeros((BC,), ACC)
@@ -1799,7 +1800,7 @@ def _chunk_gradients_kernel(
     b_P_A_qk = (b_D_A_qk) * b_gamma
     b_dq += _tl_dot(b_P_A_qk, b_write, DT, WIDE)
     b_dw += _tl_dot(tl.trans(b_P_A_qk), b_query, DT, WIDE)
-    b_links = _tl_dot(b_query, tl.trans(b_write), DT, WIDE) * b_P_A_qk
+    b_links = b_A_qk * b_D_A_qk
     b_dg += _tl_crossing(b_links, m_ij, BC, WIDE)
     if length > 0:  # always; Triton 3.6 for sm_100 fails at a param's sum over tokens of what no branch parts from a product
         b_dg = tl.where(m_t, b_dg, 0.0)
@@ -2001,35 +2002,72 @@ class _ChunkTiles(NamedTuple):
     scan: int  # columns of the state that a program of the scans works on at most
     gradients: int  # and of the gradients
     stages: int  # of the scans' pipeline
+    prepare_warps: int
     scan_warps: int
     gradient_warps: int
 
 
 _CHUNK_TILES = (  # the first row that fits is used
     # compiled only
-    _ChunkTiles(True, 128, "gfx942", 65536, chunk=64, scan=32, gradients=32, stages=2, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 128, "gfx942", 65536, chunk=64, scan=32, gradients=32, stages=2,
+        prepare_warps=2, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(True, 256, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 256, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 128, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 128, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 256, "gfx942", 65536, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 256, "gfx942", 65536, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compared on sm_90, ptxas 12.8: 5.2e-07
-    _ChunkTiles(False, 128, "", 166912, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 128, "", 166912, chunk=32, scan=32, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compared on sm_90, ptxas 12.8: 9.8e-03
-    _ChunkTiles(True, 128, "", 101376, chunk=64, scan=32, gradients=32, stages=2, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 128, "", 101376, chunk=64, scan=32, gradients=32, stages=2,
+        prepare_warps=2, scan_warps=4, gradient_warps=8,
+    ),
     # compared on sm_90, ptxas 12.8: 1.1e-02
-    _ChunkTiles(True, 256, "", 101376, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 256, "", 101376, chunk=32, scan=32, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 128, "", 101376, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 128, "", 101376, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 256, "", 101376, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 256, "", 101376, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(True, 128, "", 65536, chunk=32, scan=32, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 128, "", 65536, chunk=32, scan=32, gradients=16, stages=1,
+        prepare_warps=2, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(True, 256, "", 65536, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        True, 256, "", 65536, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
     # compiled only
-    _ChunkTiles(False, 128, "", 65536, chunk=16, scan=16, gradients=16, stages=1, scan_warps=4, gradient_warps=8),
+    _ChunkTiles(
+        False, 128, "", 65536, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
 )
 
 
@@ -2232,7 +2270,7 @@ def _prepare_launches(
             cu_seqlens,
             *_chunk_constants(arguments, options, sizes, plan, 16),
         ),
-        warps=plan.tiles.scan_warps,
+        warps=plan.tiles.prepare_warps,
         stages=1,
     )
     return (prepare,) if plan.slots else ()

@@ -35,7 +35,7 @@ class ChunkTiles:
 
     `decay`, `corrects`: the recurrence's class; `half`: inputs in half precision, else float32; `keys`: their largest size;
     `generation`: of the GPU, "" for any; `shared`: bytes of shared memory that no program exceeds. `chunk`: tokens per chunk at most;
-    `scan`, `gradients`: value columns of a program; `stages` of the scans' pipeline; warps of a program in the scans and in the gradients.
+    `scan`, `gradients`: value columns of a program; `stages` of the scans' pipeline; warps of a program in each kernel.
     """
 
     decay: Decay
@@ -48,6 +48,7 @@ class ChunkTiles:
     stages: int
     generation: str = ""
     shared: int = _KIB_99
+    prepare_warps: int = 4
     scan_warps: int = 4
     gradient_warps: int = 8
     validated: tuple[Validation, ...] = ()
@@ -82,7 +83,8 @@ def _rows(decay: Decay, corrects: bool) -> tuple[ChunkTiles, ...]:
     def row(generation: str, shared: int, half: bool, keys: int, *sizes: int) -> ChunkTiles:
         chunk, scan, gradients, stages = sizes
         validated = () if generation else seen.pop((half, keys), ())  # what an H200 takes: the first row for any GPU
-        return ChunkTiles(decay, corrects, half, keys, chunk, scan, gradients, stages, generation, shared, validated=validated)
+        tiles = ChunkTiles(decay, corrects, half, keys, chunk, scan, gradients, stages, generation, shared, validated=validated)
+        return replace(tiles, prepare_warps=2) if half and keys <= 128 else tiles
 
     large = ((True, 128, 64, 32, 32, 2), (True, 256, 32, 32, 16, 1), (False, 128, 32, 32, 16, 1), (False, 256, 16, 16, 16, 1))
     small = ((True, 128, 32, 32, 16, 1), (True, 256, 16, 16, 16, 1), (False, 128, 16, 16, 16, 1))

@@ -77,6 +77,8 @@ class ChunkDecay:
 
     gated = False
     vector = False
+    links_scores = False
+    """Whether the gate's gradient takes the scores as `prepare` stored them."""
 
     def __init__(self, decay: Decay, operands: OperandSet) -> None:
         self.decay, self.operands = decay, operands

@@ -188,8 +188,10 @@ class GradientPrinter:
         boundaries = [Boundary(r.query, f"dq{r.tag}", r.stretch) for r in self.operands.reads]
         boundaries += [Boundary(s.correct, f"da{s.tag}", s.stretch, s.strength) for s in k.feedback]
         boundaries += [Boundary(s.write, f"dw{s.tag}", "end") for s in self.operands.streams]
+        scores = (*k.read_scores, *k.found_scores)
         lines = [*k.operand_lines(k.key_side), *k.decay.cumulate(), *k.decay.gammas()]
-        lines += k.decay.adjoint((*k.read_scores, *k.found_scores), tuple(boundaries))
+        lines += k.matrices(turned=False, names=tuple(s.tag for s in scores)) if k.decay.links_scores else ()
+        lines += k.decay.adjoint(scores, tuple(boundaries))
         parts: dict[str, list[str]] = {}
         for r in self.operands.reads:
             parts.setdefault(r.query, []).append(f"b_dq{r.tag}")

@@ -26,7 +26,7 @@ from recgen.lang.terms import Read
 DECAYS = {"none": ChunkDecay, "scalar": ScalarDecay, "vector": VectorDecay}
 _ALONE = (
     "S dS h dh dg passed through log2 coarse out links gamma gamma_before Gc Gf Hc Hf Lc Lf from_start from_start_before to_end "
-    "turns turned turned_before turned_through near near_before diagonal part crossing"
+    "turns turned turned_before turned_through near near_before diagonal part crossing crossing_before"
 )
 _PER_READ = "read d_read dq query_in"
 _PER_STREAM = "E Z X dX dE dw da write_end correct_in"
@@ -157,13 +157,18 @@ class ChunkKernels:
         """The matrices that `prepare` keeps for the other kernels."""
         names = [s.tag for s in self.read_scores]
         names += [f"A_kk{s.tag}{r.tag}" for s in self.feedback for r in self.feedback]
-        names += [f"R{s.tag}{p.tag}" for s in self.feedback for p in self.plain]
+        found = self.operands.streams if self.decay.links_scores else self.plain
+        names += [f"R{s.tag}{r.tag}" for s in self.feedback for r in found]
         return tuple(Stored(name, i) for i, name in enumerate(names))
 
-    def matrices(self, turned: bool) -> tuple[str, ...]:
-        """Loads of the stored matrices, transposed by their addresses where asked for."""
+    def matrices(self, turned: bool, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
+        """Loads of the stored matrices (or of some), transposed by their addresses where asked for."""
         rows, columns = ("o_c[None, :]", "o_c[:, None]") if turned else ("o_c[:, None]", "o_c[None, :]")
-        return tuple(f"b_{m.name} = tl.load(w_matrices + ({m.slot} * BC + {rows}) * BC + {columns})" for m in self.stored)
+        return tuple(
+            f"b_{m.name} = tl.load(w_matrices + ({m.slot} * BC + {rows}) * BC + {columns})"
+            for m in self.stored
+            if names is None or m.name in names
+        )
 
     @staticmethod
     def strength(s: StreamNames, text: str) -> str:

@@ -12,6 +12,7 @@ class ScalarDecay(ChunkDecay):
     """One decay per token and head."""
 
     gated = True
+    links_scores = True
     _STRETCHES: ClassVar = {"start": "b_from_start", "before": "b_from_start_before", "end": "b_to_end"}
 
     def _exponential(self, exponent: str, sign: str) -> str:
@@ -89,7 +90,7 @@ class ScalarDecay(ChunkDecay):
                 lines.append(f"b_dg += tl.sum(tl.where({mask}, tl.sum({' + '.join(products)}, 1)[:, None], 0.0), 0)")
         lines += super().adjoint(scores, boundaries)
         for exclusive, mask in ((False, "m_ij"), (True, "m_before")):
-            links = [f"{DOT}(b_{s.left}, tl.trans(b_{s.right}), DT, WIDE) * {s.to_right}" for s in scores if s.exclusive == exclusive]
+            links = [s.scaled(f"b_{s.tag} * b_D_{s.tag}") for s in scores if s.exclusive == exclusive]
             lines += [f"b_links {'+' if i else ''}= {link}" for i, link in enumerate(links)]
             lines += [f"b_dg += _tl_crossing(b_links, {mask}, BC, WIDE)"] * bool(links)
         return (

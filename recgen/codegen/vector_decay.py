@@ -81,10 +81,10 @@ class VectorDecay(ChunkDecay):
         """See `ChunkDecay`."""
         return (f"{state} = {state} * b_through[:, None]",)
 
-    def _halvings(self, body: Iterable[str], exclusive: bool) -> Lines:
+    def _halvings(self, body: Iterable[str]) -> Lines:
         """The loop over the halvings of a chunk, with the decay of every row from or to the middle of its block."""
         head = ["m_link = _tl_near(o_c[:, None], o_c[None, :], i_l)", f"b_near = {self._over('m_link')}"]
-        if exclusive:
+        if self.before:
             head += ["m_link_before = m_link & (o_c[:, None] != o_c[None, :])", f"b_near_before = {self._over('m_link_before')}"]
         head.append("m_pair = _tl_pairs(o_c[:, None], o_c[None, :], i_l)")
         return ("for i_l in range(LEVELS):", *(INDENT + line for line in (*head, *body)))
@@ -101,7 +101,7 @@ class VectorDecay(ChunkDecay):
             lines.append(f"b_{s.tag} = {own}")
             product = f"{DOT}(b_{s.left} * {self._near(s)}, tl.trans(b_{s.right} * b_near), DT, WIDE)"
             body.append(f"b_{s.tag} += tl.where(m_pair, {product}, 0.0)")
-        return (*lines, *self._halvings(body, self.before))
+        return (*lines, *self._halvings(body))
 
     def passed(self) -> Lines:
         """See `ChunkDecay`."""
@@ -121,19 +121,20 @@ class VectorDecay(ChunkDecay):
                 lines.append(f"b_diagonal = tl.sum(tl.where(m_same, b_D_{s.tag}, 0.0), 1)[:, None]")
                 lines.append(f"b_{s.left_gradient} += b_diagonal * b_{s.right}")
                 lines.append(f"b_{s.right_gradient} += b_diagonal * b_{s.left}")
-        for s in scores:  # a loop for each: what a loop holds has to fit into registers
-            lines += self._halvings(self._score_gradients(s), s.exclusive)
+        lines += self._halvings(self._score_gradients(scores))
         return (*lines, "b_dg = tl.where(m_tk, b_dg, 0.0)")
 
-    def _score_gradients(self, s: Score) -> Lines:
-        near, crossed = self._near(s), "m_crossed & (o_c[:, None] != o_c[None, :])" if s.exclusive else "m_crossed"
-        body = [f"b_P_{s.tag} = tl.where(m_pair, b_D_{s.tag}, 0.0)"]
-        body += [f"b_cP_{s.tag} = {s.scaled(f'b_P_{s.tag}')}"] * bool(s.strength)
-        body.append(f"b_part = {DOT}(b_P_{s.tag}, b_{s.right} * b_near, DT, WIDE) * {near}")
-        body += [f"b_{s.left_gradient} += b_part", f"b_crossing = {s.scaled(f'b_{s.left}')} * b_part"]
-        body.append("m_crossed = _tl_near(o_c[None, :], o_c[:, None], i_l)")
-        body += [f"b_dg += _tl_sums({crossed}, b_crossing, WIDE)"] * s.exclusive
-        body.append(f"b_part = {DOT}(tl.trans({s.to_right}), b_{s.left} * {near}, DT, WIDE) * b_near")
-        body += [f"b_{s.right_gradient} += b_part", f"b_crossing {'' if s.exclusive else '+'}= b_{s.right} * b_part"]
-        body.append("b_dg += _tl_sums(m_crossed, b_crossing, WIDE)")
+    def _score_gradients(self, scores: tuple[Score, ...]) -> Lines:
+        body = ["b_crossing = tl.zeros((BC, BK), ACC)"]
+        body += ["b_crossing_before = tl.zeros((BC, BK), ACC)"] * self.before
+        for s in scores:
+            near, crossing = self._near(s), "b_crossing_before" if s.exclusive else "b_crossing"
+            body.append(f"b_P_{s.tag} = tl.where(m_pair, b_D_{s.tag}, 0.0)")
+            body += [f"b_cP_{s.tag} = {s.scaled(f'b_P_{s.tag}')}"] * bool(s.strength)
+            body.append(f"b_part = {DOT}(b_P_{s.tag}, b_{s.right} * b_near, DT, WIDE) * {near}")
+            body += [f"b_{s.left_gradient} += b_part", f"{crossing} += {s.scaled(f'b_{s.left}')} * b_part"]
+            body.append(f"b_part = {DOT}(tl.trans({s.to_right}), b_{s.left} * {near}, DT, WIDE) * b_near")
+            body += [f"b_{s.right_gradient} += b_part", f"b_crossing += b_{s.right} * b_part"]
+        body += ["m_crossed = _tl_near(o_c[None, :], o_c[:, None], i_l)", "b_dg += _tl_sums(m_crossed, b_crossing, WIDE)"]
+        body += ["b_dg += _tl_sums(m_crossed & (o_c[:, None] != o_c[None, :]), b_crossing_before, WIDE)"] * self.before
         return tuple(body)

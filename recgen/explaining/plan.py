@@ -88,6 +88,7 @@ _TILE_COLUMNS = (
     "GPU",
     "KiB",
     "C",
+    "prepare, warps",
     "scans",
     "warps",
     "stages",
@@ -98,8 +99,8 @@ _TILE_COLUMNS = (
 
 
 def _tile_row(t: ChunkTiles) -> tuple[str, ...]:
-    """One row of tiles in words: value columns and warps of the scans, then of the gradients."""
-    sizes = (t.chunk, t.scan, t.scan_warps, t.stages, t.gradients, t.gradient_warps)
+    """One row of tiles in words: warps that prepare, value columns and warps of the scans, then of the gradients."""
+    sizes = (t.chunk, t.prepare_warps, t.scan, t.scan_warps, t.stages, t.gradients, t.gradient_warps)
     kind = "half" if t.half else "float32"
     seen = "; ".join(map(str, t.validated)) or "nothing yet: compiled only"
     return (kind, str(t.keys), t.generation or "any", str(t.shared // 1024), *map(str, sizes), seen)

@@ -13,6 +13,7 @@ CHUNKS: Final = (16, 32, 64)
 COLUMNS: Final = (16, 32, 64, 128)
 WARPS: Final = (2, 4, 8)
 STAGES: Final = (1, 2, 3)
+PREPARE_WARPS: Final = (2, 4)
 _MOST_HELD: Final = 128
 """Entries of the state that a thread holds at most: half of its registers."""
 _FINALISTS: Final = 3
@@ -35,9 +36,9 @@ def scans(base: ChunkTiles, limits: Limits) -> Iterator[ChunkTiles]:
 
 
 def chunks(best: Sequence[ChunkTiles], limits: Limits) -> Iterator[ChunkTiles]:
-    """Other chunks for the best scans."""
-    for tiles, chunk in itertools.product(best[:_FINALISTS], CHUNKS):
-        yield from _fitting(replace(tiles, chunk=chunk), limits)
+    """Other chunks, and warps that prepare them, for the best scans."""
+    for tiles, chunk, warps in itertools.product(best[:_FINALISTS], CHUNKS, PREPARE_WARPS):
+        yield from _fitting(replace(tiles, chunk=chunk, prepare_warps=warps), limits)
 
 
 def gradients(base: ChunkTiles, limits: Limits) -> Iterator[ChunkTiles]:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from recgen.tiles import ChunkTiles
 
-SIZES: Final = ("chunk", "scan", "scan_warps", "stages", "gradients", "gradient_warps")
+SIZES: Final = ("chunk", "prepare_warps", "scan", "scan_warps", "stages", "gradients", "gradient_warps")
 """The fields of a row that are tuned."""
 Outcome = Literal["ok", "wrong", "unequal", "failed", "crashed", "late"]
 """Fine; wrong numbers; two runs that differ; refused by the compiler or the GPU; took the process with it; took too long."""

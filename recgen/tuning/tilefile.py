@@ -76,7 +76,7 @@ def row_of(fields: dict[str, Any]) -> ChunkTiles:
             raise ValueError(f"{name} is {fields[name]!r}, which is no {kind}")
     if row.decay not in get_args(Decay):
         raise ValueError(f"decay is {row.decay!r}")
-    sizes = (row.chunk, row.scan, row.gradients, row.scan_warps, row.gradient_warps)
+    sizes = (row.chunk, row.scan, row.gradients, row.prepare_warps, row.scan_warps, row.gradient_warps)
     if any(n < 1 or n & (n - 1) for n in sizes) or row.chunk < 16 or min(row.scan, row.gradients) < 16:
         raise ValueError(f"chunk, columns and warps are powers of two, and the first two at least 16; a row has {sizes}")
     if row.stages < 1 or row.keys < 1 or row.shared < 1 or not row.generation:

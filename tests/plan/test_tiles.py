@@ -22,7 +22,7 @@ LEAST = ("gfx90a", 64 * 1024)
 def row(module: ModuleType, **changes: object) -> object:
     """A row that no machine fits, but for the changes."""
     fields = {"half": True, "keys": 128, "generation": "", "shared": 0, "chunk": 64, "scan": 32, "gradients": 32}
-    rest = {"stages": 1, "scan_warps": 4, "gradient_warps": 8}
+    rest = {"stages": 1, "prepare_warps": 4, "scan_warps": 4, "gradient_warps": 8}
     return module._ChunkTiles(**(fields | rest | changes))
 
 

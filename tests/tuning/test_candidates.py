@@ -42,4 +42,4 @@ def test_no_more_columns_than_there_are_values_and_no_longer_chunks_than_sequenc
 def test_chunks_for_the_best_three() -> None:
     best = [replace(TILES, scan_warps=n) for n in (1, 2, 4, 8)]
     found = list(chunks(best, LIMITS))
-    assert [(t.scan_warps, t.chunk) for t in found] == [(w, c) for w in (1, 2, 4) for c in (16, 32, 64)]
+    assert [(t.scan_warps, t.chunk, t.prepare_warps) for t in found] == [(w, c, p) for w in (1, 2, 4) for c in (16, 32, 64) for p in (2, 4)]

@@ -66,9 +66,11 @@ def test_a_build_with_tiles_says_so_and_is_checked_with_them(tmp_path: Path) -> 
     assert f"digest {tuned.digest}, with 1 tuned row of tiles" in text
     assert "recgen build --tiles FILE" in text
     first = text.index("_CHUNK_TILES = (")
-    assert text[first:].splitlines()[1:3] == [
+    assert text[first:].splitlines()[1:5] == [
         "    # compared on sm_90, ptxas 13.0: 4.0e-03",
-        '    _ChunkTiles(True, 128, "sm_90", 90000, chunk=64, scan=64, gradients=32, stages=2, scan_warps=4, gradient_warps=8),',
+        "    _ChunkTiles(",
+        '        True, 128, "sm_90", 90000, chunk=64, scan=64, gradients=32, stages=2,',
+        "        prepare_warps=4, scan_warps=4, gradient_warps=8,",
     ]
     assert [o.status for o in build([SPEC], tmp_path, check=True, tiles=(TUNED,))] == ["unchanged"]
     assert [o.status for o in build([SPEC], tmp_path, check=True)] == ["differs"]
