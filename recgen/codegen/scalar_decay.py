@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from recgen.codegen.chunk_decay import DOT, Boundary, ChunkDecay, Lines, Rows, Score
+from recgen.codegen.chunk_decay import Boundary, ChunkDecay, Lines, Rows, Score
 from recgen.derive.operands import ReadNames, StreamNames
 
 
