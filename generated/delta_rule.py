@@ -949,9 +949,10 @@ def _step_kernel(
     else:
         slot = i_n
     here = slot >= 0  # a negative slot: nothing is read or written, the outputs are 0
+    m_here = tl.where(here, m_s, False)  # not `&`: the interpreter of newer Tritons takes no mask from a spread number
     p_state += slot * s_state[0] + i_h * s_state[1]
     o_s = o_k[:, None] * s_state[2] + o_v[None, :] * s_state[3]
-    b_M = tl.load(p_state + o_s, mask=m_s & here, other=0.0).to(ACC)
+    b_M = tl.load(p_state + o_s, mask=m_here, other=0.0).to(ACC)
     b_q = tl.load(p_q + o_k * s_q[2], mask=m_k, other=0.0).to(ACC)
     b_k = tl.load(p_k + o_k * s_k[2], mask=m_k, other=0.0).to(ACC)
     b_v = tl.load(p_v + o_v * s_v[2], mask=m_v, other=0.0).to(ACC)
@@ -976,7 +977,7 @@ def _step_kernel(
     b_U = tl.sum(b_write[:, None] * b_M, 0)
     b_E = b_value + b_strength * b_U
     b_S = b_D + b_write[:, None] * b_E[None, :]
-    tl.store(p_state + o_s, b_S.to(p_state.dtype.element_ty), mask=m_s & here)
+    tl.store(p_state + o_s, b_S.to(p_state.dtype.element_ty), mask=m_here)
     b_R = tl.sum(b_query[:, None] * b_S, 0)
     tl.store(p_o + row * V + o_v, tl.where(here, b_R, 0.0).to(p_o.dtype.element_ty), mask=m_v)
 

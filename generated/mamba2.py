@@ -1100,9 +1100,10 @@ def _step_kernel(
     else:
         slot = i_n
     here = slot >= 0  # a negative slot: nothing is read or written, the outputs are 0
+    m_here = tl.where(here, m_s, False)  # not `&`: the interpreter of newer Tritons takes no mask from a spread number
     p_state += slot * s_state[0] + i_h * s_state[1]
     o_s = o_k[:, None] * s_state[2] + o_v[None, :] * s_state[3]
-    b_M = tl.load(p_state + o_s, mask=m_s & here, other=0.0).to(ACC)
+    b_M = tl.load(p_state + o_s, mask=m_here, other=0.0).to(ACC)
     b_x = tl.load(p_x + o_v * s_x[2], mask=m_v, other=0.0).to(ACC)
     b_dt = tl.load(p_dt).to(ACC)
     b_B = tl.load(p_B + o_k * s_B[2], mask=m_k, other=0.0).to(ACC)
@@ -1126,7 +1127,7 @@ def _step_kernel(
     b_D = b_decay * b_M
     b_E = b_value
     b_S = b_D + b_write[:, None] * b_E[None, :]
-    tl.store(p_state + o_s, b_S.to(p_state.dtype.element_ty), mask=m_s & here)
+    tl.store(p_state + o_s, b_S.to(p_state.dtype.element_ty), mask=m_here)
     b_R = tl.sum(b_query[:, None] * b_S, 0)
     b_D_in_tokens_spread = tl.broadcast_to(b_D_in, (BV,))
     b_product_3 = b_D_in_tokens_spread * b_x
@@ -2059,7 +2060,8 @@ def _chunk_gradients_kernel(
     b_dg += _tl_crossing(b_links, m_ij, BC, WIDE)
     b_dg += tl.sum(tl.where(m_ij, tl.sum(b_query * b_dq_in, 1)[:, None], 0.0), 0)
     b_dg += tl.sum(tl.where(m_after, tl.sum(b_write * b_dw_end, 1)[:, None], 0.0), 0)
-    b_dg = tl.where(m_t, b_dg, 0.0)
+    if length > 0:  # always; Triton 3.6 for sm_100 fails at a param's sum over tokens of what no branch parts from a product
+        b_dg = tl.where(m_t, b_dg, 0.0)
     b_d_write = b_dw_end
     b_d_write += _tl_dot(tl.trans(b_P_qk), b_query, DT, WIDE)
     b_d_query = b_dq_in

@@ -239,7 +239,11 @@ class GradientPrinter:
         if before:
             lines.append(f"b_dg += tl.sum(tl.where(m_before, tl.sum({' + '.join(before)}, 1)[:, None], 0.0), 0)")
         lines.append(f"b_dg += tl.sum(tl.where(m_after, tl.sum({' + '.join(end)}, 1)[:, None], 0.0), 0)")
-        return (*lines, "b_dg = tl.where(m_t, b_dg, 0.0)")
+        return (
+            *lines,
+            "if length > 0:  # always; Triton 3.6 for sm_100 fails at a param's sum over tokens of what no branch parts from a product",
+            "    b_dg = tl.where(m_t, b_dg, 0.0)",
+        )
 
     def _store(self) -> tuple[str, ...]:
         lines: list[str] = []

@@ -270,9 +270,9 @@ class ChunkKernels:
             text = self.printer.operand_tile(self.readout.result(o.name), axis)
             row = f"p_{o.name} + o_row"
             if names is None:
-                lines.append(f"tl.store({row}, {text}.to(p_{o.name}.dtype.element_ty), mask=m_t & (i_v == 0))")
+                lines.append(f"tl.store({row}, {text}.to(p_{o.name}.dtype.element_ty), mask=tl.where(i_v == 0, m_t, False))")
                 continue
-            mask = tile_mask(names.mask) + ("" if axis == self.form.value_axis else " & (i_v == 0)")
+            mask = tile_mask(names.mask) if axis == self.form.value_axis else f"tl.where(i_v == 0, {tile_mask(names.mask)}, False)"
             address = f"{row}[:, None] * {names.size} + {names.offsets}[None, :]"
             lines += [f"b_out = {text}", f"tl.store({address}, b_out.to(p_{o.name}.dtype.element_ty), mask={mask})"]
         return tuple(lines)

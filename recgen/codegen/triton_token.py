@@ -157,7 +157,7 @@ class Token:
         """Which entries of an output a program is in charge of."""
         if axis == self.form.value_axis:
             return self.printer.axes[axis].mask
-        return f"{self.printer.axes[axis].mask} & (i_v == 0)" if axis else "i_v == 0"
+        return f"tl.where(i_v == 0, {self.printer.axes[axis].mask}, False)" if axis else "i_v == 0"
 
     @property
     def whole(self) -> bool:
