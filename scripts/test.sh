@@ -2,7 +2,8 @@
 # Install recgen for development into .venv and run every gate; all of them run even when one fails.  usage: scripts/test.sh
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-bash scripts/environment.sh test || exit
+bash scripts/environment.sh test && bash scripts/newest.sh || exit
+newest="PYTHONPATH=$PWD/.venv-newest"
 export PATH="$PWD/.venv/bin:$PATH" PYTHONDONTWRITEBYTECODE=1
 
 failed=()
@@ -20,7 +21,10 @@ gate "mypy" mypy
 gate "generated modules are up to date" recgen build --check
 gate "wheel" bash scripts/wheel.sh
 # Triton decides once per process whether it interprets, so those tests have a process of their own.
-[ -d tests/triton ] && gate "pytest, Triton kernels interpreted" env TRITON_INTERPRET=1 pytest -n 2 tests/triton
+gate "pytest, Triton kernels interpreted" env TRITON_INTERPRET=1 pytest -n 2 tests/triton
+gate "pytest, interpreted by the newest Triton" env "$newest" TRITON_INTERPRET=1 pytest -n 2 tests/triton
+gate "Triton kernels compile for GPUs" python -m tests.triton.matrix --verify
+gate "Triton kernels compile, the newest Triton" env "$newest" python -m tests.triton.matrix --verify
 gate "pytest" pytest -n 2 --ignore=tests/triton
 
 if [ ${#failed[@]} -gt 0 ]; then

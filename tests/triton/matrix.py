@@ -1,0 +1,214 @@
+"""What the compiler makes of every kernel of every spec, for GPUs that need not be there: `python -m tests.triton.matrix --help`.
+
+The results are kept in matrix.json by the digest of what was compiled, so that a kernel that is the same needs no compiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import triton
+
+from recgen.resources import resource
+from tests.triton.compiling import Job, Result, compile_all
+from tests.triton.harness import compiled
+from tests.triton.launches import TARGETS, Point, launches
+
+FILE = Path(__file__).with_name("matrix.json")
+TRITONS = ("3.6.0", "3.9.0")
+"""The oldest that is supported, with which everything is tested, and the newest."""
+SLACK = (1.1, 64)
+"""Factor and bytes of spilled memory that another build of the same compiler may take more."""
+EVERYWHERE, TWICE, ONCE = tuple(TARGETS), ("sm_90", "sm_120"), ("sm_90",)
+SHAPES = (
+    ("bfloat16", 128, "plain", EVERYWHERE),
+    ("bfloat16", 128, "packed", EVERYWHERE),
+    ("float32", 128, "plain", EVERYWHERE),
+    ("float32", 128, "packed", ONCE),
+    ("float16", 128, "plain", ONCE),
+    ("float64", 128, "plain", ("sm_90", "gfx942")),
+    ("bfloat16", 64, "plain", ONCE),
+    ("bfloat16", 256, "plain", TWICE),
+    ("float32", 256, "plain", TWICE),
+)
+"""dtype, size of the keys and values, variant, targets; every row of the tile table, where shared memory is largest and where smallest."""
+OTHERS = ("forget_after_correct",)
+"""Specs of the tests, of a class that no shipped spec is of."""
+
+Record = dict[str, dict[str, Result | str]]
+"""digest -> {"is": what was compiled, "TARGET TRITON": result}."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One launch on one target."""
+
+    job: Job
+    name: str
+
+    @property
+    def target(self) -> str:
+        """Where it would run."""
+        return self.job.point.target
+
+
+def specs() -> tuple[str, ...]:
+    """The specs that are shipped."""
+    return tuple(sorted(path.stem for path in resource("specs").glob("*.rec")))
+
+
+def class_of(spec: str) -> tuple[str, tuple[str, ...]]:
+    """The class of a spec's operands: how it decays, and for every write whether and of what state it corrects."""
+    form = compiled(spec)[0]
+    return form.decay.kind, tuple(("decayed" if s.decayed else "old") if s.correct else "" for s in form.streams)
+
+
+def representatives() -> tuple[str, ...]:
+    """The first spec of every class."""
+    return tuple(sorted({class_of(spec): spec for spec in reversed(specs())}.values()))
+
+
+def points() -> list[Point]:
+    """The whole matrix."""
+    shipped = [Point(spec, *shape, target) for *shape, targets in SHAPES for spec in specs() for target in targets]
+    return shipped + [Point(spec, "bfloat16", 128, "plain", "sm_90") for spec in OTHERS]
+
+
+def verified(point: Point) -> bool:
+    """Whether continuous integration compiles a point: each spec once with the oldest Triton, one of each class everywhere with both."""
+    if (point.dtype, point.keys) != ("bfloat16", 128):
+        return False
+    if point.target in ONCE and triton.__version__ == TRITONS[0]:
+        return True
+    return point.variant == "plain" and point.spec in representatives()
+
+
+def entries(chosen: list[Point]) -> dict[tuple[str, str], Entry]:
+    """Every launch of some points, by digest and target."""
+    found: dict[tuple[str, str], Entry] = {}
+    for point in chosen:
+        for launch in launches(point):
+            name = f"{point.spec} {launch.name.strip('_')} {point.dtype} {point.keys} {point.variant}"
+            found.setdefault((launch.digest, point.target), Entry(Job(point, launch.digest), name))
+    return found
+
+
+def load(file: Path = FILE) -> Record:
+    """The record as it is kept."""
+    record: Record = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return record
+
+
+def save(record: Record, file: Path) -> None:
+    """One line a launch, sorted by what it is."""
+    ordered = sorted(record, key=lambda digest: (record[digest]["is"], digest))
+    lines = [f"{json.dumps(digest)}: {json.dumps(dict(sorted(record[digest].items())))}" for digest in ordered]
+    file.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def never_launched() -> list[str]:
+    """Kernels that no point reaches."""
+    reached = {(e.job.point.spec, e.name.split()[1]) for e in entries(points()).values()}
+    defined = {(spec, name) for spec in specs() + OTHERS for name in re.findall(r"@_triton_kernel\(.*\)\ndef _(\w+)\(", compiled(spec)[1])}
+    return [" ".join(pair) for pair in sorted(defined - reached)]
+
+
+def check(file: Path) -> int:
+    """Whether the record is of the kernels as they are; says of which it is not."""
+    record, wanted = load(file), {}
+    for (digest, target), entry in entries(points()).items():
+        wanted |= {(digest, f"{target} {version}"): f"{entry.name}, {target}, triton {version}" for version in TRITONS}
+    held = {(digest, key): f"{row['is']}, {key}" for digest, row in record.items() for key in row.keys() - {"is"}}
+    findings = {
+        "never launched": never_launched(),
+        "not in the record": [name for key, name in wanted.items() if key not in held],
+        "in the record, but no kernel any more": [name for key, name in held.items() if key not in wanted],
+    }
+    for what, names in findings.items():
+        for name in names[:20]:
+            print(f"{what}: {name}")
+        if len(names) > 20:
+            print(f"{what}: {len(names) - 20} more")
+    if any(findings.values()):
+        print(f"{file.name} is out of date: run `bash scripts/matrix.sh`, which compiles what changed, and commit the result")
+    return int(any(findings.values()))
+
+
+def update(file: Path, only: str, everything: bool) -> int:
+    """Compiles with this Triton what the record lacks, drops what is no more, and keeps the results as they come."""
+    record, found, version = load(file), entries(points()), triton.__version__
+    known = {(digest, f"{target} {v}") for digest, target in found for v in TRITONS}
+    record = {digest: {key: x for key, x in row.items() if (digest, key) in known} for digest, row in record.items()}
+    lacking = [e for (digest, target), e in found.items() if not isinstance(record.get(digest, {}).get(f"{target} {version}"), list)]
+    todo = list(found.values()) if everything else lacking  # a failure is tried again
+    jobs = {e.job: e for e in todo if re.search(only, f"{e.name} {e.target}")}
+    start, numbers = time.monotonic(), count(1)
+
+    def write() -> None:
+        names = {digest: entry.name for (digest, _), entry in reversed(found.items())}
+        save({digest: {"is": names[digest]} | row for digest, row in record.items() if row}, file)
+
+    def keep(job: Job, result: Result) -> None:
+        record.setdefault(job.digest, {})[f"{job.point.target} {version}"] = result
+        number, seconds = next(numbers), time.monotonic() - start
+        print(f"{number}/{len(jobs)} {seconds:.0f}s {jobs[job].name} {job.point.target}: {result}", flush=True)
+        if number % 50 == 0:
+            write()
+
+    try:
+        compile_all(jobs, keep)
+    finally:
+        write()
+    return 0
+
+
+def worse(result: Result, recorded: Result | None) -> str:
+    """What is wrong with a result, "" if nothing is: no more shared memory than recorded, and hardly more spilled memory."""
+    if recorded is None or isinstance(recorded, str):
+        return "" if result == recorded else f"{result} instead of {recorded}"
+    if isinstance(result, str):
+        return result
+    (shared, _, spilled), (most, _, before) = result, recorded
+    return f"{result} instead of {recorded}" if shared > most or spilled > before * SLACK[0] + SLACK[1] else ""
+
+
+def verify(file: Path) -> int:
+    """Compiles anew what continuous integration does, and compares with the record."""
+    record, version, start, faults = load(file), triton.__version__, time.monotonic(), []
+    jobs = {entry.job: entry for entry in entries([p for p in points() if verified(p)]).values()}
+
+    def keep(job: Job, result: Result) -> None:
+        fault = worse(result, record.get(job.digest, {}).get(f"{job.point.target} {version}"))
+        faults.extend([f"{jobs[job].name} {job.point.target}: {fault}"] if fault else [])
+
+    compile_all(jobs, keep)
+    print("\n".join([f"{len(jobs)} launches compiled with triton {version} in {time.monotonic() - start:.0f} s", *faults]))
+    return int(bool(faults))
+
+
+def main(arguments: list[str]) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.triton.matrix", description="Compile what the record lacks, with this Triton.")
+    parser.add_argument("--check", action="store_true", help="compile nothing: fail where the record is not of the kernels as they are")
+    parser.add_argument("--verify", action="store_true", help="compile a part anew and compare: what continuous integration runs")
+    parser.add_argument("--all", action="store_true", help="compile what the record has, too")
+    parser.add_argument("--only", default="", metavar="REGEX", help="of 'SPEC KERNEL DTYPE KEYS VARIANT TARGET'")
+    parser.add_argument("--file", type=Path, default=FILE, help="the record, %(default)s")
+    given = parser.parse_args(arguments)
+    if given.check:
+        return check(given.file)
+    if triton.__version__ not in TRITONS:
+        print(f"this is triton {triton.__version__}; the record is of {' and '.join(TRITONS)}")
+        return 2
+    return verify(given.file) if given.verify else update(given.file, given.only, given.all)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
