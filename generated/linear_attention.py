@@ -1072,8 +1072,14 @@ _BUILDING = threading.Lock()
 def _launch(launches: tuple[_Launch, ...], like: torch.Tensor) -> None:
     """One after the other, on the device of `like`."""
     with torch.cuda.device_of(like):
-        for kernel, programs, arguments, warps, stages in launches:
-            kernel[(programs,)](*arguments, num_warps=warps, num_stages=stages)
+        for each in launches:
+            each.kernel[(each.programs,)](*each.arguments, **_launch_options(each))
+
+
+def _launch_options(launch: _Launch) -> dict[str, int]:
+    """Warps and stages; and every register that a thread can have: ptxas, left to itself, takes 32 for some kernels and spills the rest."""
+    options = {"num_warps": launch.warps, "num_stages": launch.stages}
+    return options if torch.version.hip or _INTERPRETED else {**options, "maxnreg": min(255, 65536 // (32 * launch.warps))}
 
 
 def _build_first(configuration: tuple[Any, ...], launches: Callable[[], tuple[_Launch, ...]], like: torch.Tensor) -> None:
@@ -1097,7 +1103,7 @@ def _build_together(launches: tuple[_Launch, ...], like: torch.Tensor) -> None:
 
     def build(each: _Launch) -> None:
         with torch.cuda.device_of(like):
-            built = each.kernel.warmup(*each.arguments, grid=(each.programs,), num_warps=each.warps, num_stages=each.stages)
+            built = each.kernel.warmup(*each.arguments, grid=(each.programs,), **_launch_options(each))
             _ = built.run  # compiles the function that launches it and loads it onto the device
 
     triton.runtime.driver.active.get_current_target()  # the driver is made here, not by several threads at once

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -20,7 +21,7 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from recgen.lang.recurrence import ArgumentInfo
-from tests.triton.harness import Case, Inputs, compiled, module
+from tests.triton.harness import Case, Inputs, compiled, module, segmented
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
@@ -37,6 +38,8 @@ TYPES = {
     torch.int32: "*i32",
     torch.int64: "*i64",
 }
+SHARED = {"sm_80": 163 * 1024, "sm_90": 227 * 1024, "sm_100": 227 * 1024, "sm_120": 99 * 1024, "gfx942": 64 * 1024}
+"""Bytes of shared memory that a program may have."""
 OTHER_AXES = 64
 """The size of an axis that is neither the key nor the value axis."""
 
@@ -45,7 +48,8 @@ OTHER_AXES = 64
 class Point:
     """One call of the host functions of a spec, forward, backward and step.
 
-    `variant`: "plain", with the options' defaults, or "packed", with every boolean option the other way, packed sequences and state slots.
+    `variant`: "plain", with the options' defaults, or "packed", with every boolean option the other way, packed sequences, whole and in
+    segments, and state slots.
     """
 
     spec: str
@@ -136,18 +140,19 @@ class Meta(Inputs):
 
 
 @contextmanager
-def recording(target: GPUTarget, calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]]) -> Iterator[None]:
-    """Kernels are not run, their launches are kept; the host functions find the target when they ask torch what they run on."""
+def recording(functions: ModuleType, name: str, calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]]) -> Iterator[None]:
+    """Kernels are not run, their launches are kept; the host functions find the target when they ask what they run on."""
 
     def run(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: int) -> None:
         calls.append((kernel, arguments, options))
 
-    hip = target.backend == "hip"
-    capability = (9, 4) if hip else divmod(target.arch, 10)
+    hip = TARGETS[name].backend == "hip"
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(JITFunction, "run", run))
         stack.enter_context(mock.patch.object(torch.version, "hip", "compiled for" if hip else None))
-        stack.enter_context(mock.patch.object(torch.cuda, "get_device_capability", return_value=capability))
+        stack.enter_context(mock.patch.object(functions, "_gpu", lambda device: (name, SHARED[name])))
+        stack.enter_context(mock.patch.object(functions, "_compiler_fault", lambda device, dtype: ""))
+        stack.enter_context(mock.patch.object(functions, "_build_first", lambda *_: None))
         yield
 
 
@@ -169,14 +174,19 @@ def launches(point: Point) -> tuple[Launch, ...]:
     functions, inputs = module(point.spec), Meta(case_of(point))
     calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
     state, bounds = inputs.state, inputs.bounds
-    with recording(TARGETS[point.target], calls):
+    with recording(functions, point.target, calls):
         *outputs, final, saved = functions._triton_recurrent_forward(*inputs.values, state, bounds, True)
         functions._triton_recurrent_backward(*inputs.values, state, bounds, saved, *outputs, final)
         slots = None if bounds is None else torch.zeros(1, dtype=torch.int32, device="meta")
         functions._triton_step(*inputs.token(), state, slots)
-        if hasattr(functions, "_triton_chunk_forward") and point.dtype != "float64":
-            *outputs, final, saved = functions._triton_chunk_forward(*inputs.split, state, bounds, 64, True)
-            functions._triton_chunk_backward(*inputs.split, state, bounds, 64, saved, tuple(outputs), final)
+        if point.dtype == "float64":
+            chunks: tuple[int, ...] = ()
+        else:
+            chunks = (0,) if bounds is None else (0, 1)
+        for each in chunks:
+            with segmented(functions, each):
+                *outputs, final, saved = functions._triton_chunk_forward(*inputs.split, state, bounds, 64, True)
+                functions._triton_chunk_backward(*inputs.split, state, bounds, 64, saved, tuple(outputs), final)
     found = [specialised(*call) for call in calls]
     return tuple({launch.digest: launch for launch in found}.values())
 

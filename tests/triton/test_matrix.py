@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.triton.launches import bare
+from tests.triton.launches import SHARED, bare
 from tests.triton.matrix import FILE, OTHERS, TRITONS, class_of, load, representatives, specs, worse
 
 ROOT = Path(__file__).parents[2]
-SHARED = {"gfx942": 64 * 1024}
-"""Bytes of shared memory that a program can have, where it is not the 99 KiB of the smaller GPUs of the other generations."""
 SPILLED = {
     "recurrent_backward_kernel": 2048,
     "chunk_prepare_kernel": 4096,
@@ -59,7 +57,7 @@ def test_what_is_recorded_is_within_bounds():
                 continue
             assert isinstance(result, list), f"{row['is']} {key}: {result}"
             shared, _, spilled = result
-            assert shared <= SHARED.get(target, 99 * 1024), f"{row['is']} {key} takes {shared} bytes of shared memory"
+            assert shared <= SHARED[target], f"{row['is']} {key} takes {shared} bytes of shared memory"
             assert spilled <= SPILLED.get(kernel, 1024), f"{row['is']} {key} spills {spilled} bytes"
 
 
