@@ -150,9 +150,9 @@ def recording(functions: ModuleType, name: str, calls: list[tuple[Any, tuple[Any
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(JITFunction, "run", run))
         stack.enter_context(mock.patch.object(torch.version, "hip", "compiled for" if hip else None))
-        stack.enter_context(mock.patch.object(functions, "_gpu", lambda device: (name, SHARED[name])))
-        stack.enter_context(mock.patch.object(functions, "_compiler_fault", lambda device, dtype: ""))
-        stack.enter_context(mock.patch.object(functions, "_build_first", lambda *_: None))
+        stack.enter_context(mock.patch.object(functions, "_gpu", return_value=(name, SHARED[name])))
+        stack.enter_context(mock.patch.object(functions, "_compiler_fault", return_value=""))
+        stack.enter_context(mock.patch.object(functions, "_build_first"))
         yield
 
 
