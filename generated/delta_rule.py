@@ -1454,11 +1454,10 @@ def _chunk_prepare_kernel(
         b_qn = _tl_rows_l2norm(b_q, m_k[None, :])
     else:
         b_qn = b_q
-    b_product_2 = c_scale * b_qn
     b_write = tl.where(m_tk, b_kn, 0.0)
-    b_query = tl.where(m_tk, b_product_2, 0.0)
+    b_query = tl.where(m_tk, b_qn, 0.0)
     b_strength = tl.where(m_t, b_minus, 0.0)
-    b_A_qk = tl.where(m_ij, _tl_dot(b_query, tl.trans(b_write), DT, WIDE), 0.0)
+    b_A_qk = tl.where(m_ij, _tl_dot(b_query, tl.trans(b_write), DT, WIDE) * c_scale, 0.0)
     b_R = tl.where(m_before, _tl_dot(b_write, tl.trans(b_write), DT, WIDE), 0.0)
     b_A_kk = _tl_unit_inverse(b_strength[:, None] * b_R, BC, WIDE)
     tl.store(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :], b_A_qk.to(w_matrices.dtype.element_ty))
@@ -1596,18 +1595,17 @@ def _chunk_scan_kernel(
             b_qn = _tl_rows_l2norm(b_q, m_k[None, :])
         else:
             b_qn = b_q
-        b_product_2 = c_scale * b_qn
         b_write = tl.where(m_tk, b_kn, 0.0)
         b_value = tl.where(m_tv, b_product, 0.0)
         b_strength = tl.where(m_t, b_minus, 0.0)
-        b_query = tl.where(m_tk, b_product_2, 0.0)
+        b_query = tl.where(m_tk, b_qn, 0.0)
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         b_A_kk = tl.load(w_matrices + (1 * BC + o_c[:, None]) * BC + o_c[None, :])
         b_X = _tl_dot(b_write, b_S, DT, WIDE)
         b_X = b_value + b_strength[:, None] * b_X
         b_E = _tl_dot(b_A_kk, b_X, DT, WIDE)
         if not SUMMARY:
-            b_read = _tl_dot(b_query, b_S, DT, WIDE)
+            b_read = _tl_dot(b_query, b_S, DT, WIDE) * c_scale
             b_read += _tl_dot(b_A_qk, b_E, DT, WIDE)
             b_out = tl.where(m_tv, b_read, 0.0)
             tl.store(p_o + o_row[:, None] * V + o_v[None, :], b_out.to(p_o.dtype.element_ty), mask=m_tv)
@@ -1758,11 +1756,10 @@ def _chunk_reverse_kernel(
             b_qn = _tl_rows_l2norm(b_q, m_k[None, :])
         else:
             b_qn = b_q
-        b_product_2 = c_scale * b_qn
         b_write = tl.where(m_tk, b_kn, 0.0)
         b_value = tl.where(m_tv, b_product, 0.0)
         b_strength = tl.where(m_t, b_minus, 0.0)
-        b_query = tl.where(m_tk, b_product_2, 0.0)
+        b_query = tl.where(m_tk, b_qn, 0.0)
         b_d_o = tl.load(pd_o + o_t[:, None] * sd_o[1] + o_v[None, :] * sd_o[3], mask=m_tv, other=0.0).to(ACC)
         b_d_read = tl.where(m_tv, b_d_o, 0.0)
         if not SUMMARY:
@@ -1773,7 +1770,7 @@ def _chunk_reverse_kernel(
         b_Z = _tl_dot(b_write, b_dS, DT, WIDE)
         b_Z += _tl_dot(b_A_qk, b_d_read, DT, WIDE)
         b_dX = _tl_dot(b_A_kk, b_Z, DT, WIDE)
-        b_dS += _tl_dot(tl.trans(b_query), b_d_read, DT, WIDE)
+        b_dS += _tl_dot(tl.trans(b_query), b_d_read, DT, WIDE) * c_scale
         b_dS += _tl_dot(tl.trans(b_write), (b_strength[:, None] * b_dX), DT, WIDE)
         if not SUMMARY:
             tl.store(w_dwrites + o_row[:, None] * V + o_v[None, :], b_dX.to(w_dwrites.dtype.element_ty), mask=m_tv)
@@ -1925,10 +1922,10 @@ def _chunk_gradients_kernel(
         b_qn = _tl_rows_l2norm(b_q, m_k[None, :])
     else:
         b_qn = b_q
-    b_product_2 = c_scale * b_qn
     b_write = tl.where(m_tk, b_kn, 0.0)
-    b_query = tl.where(m_tk, b_product_2, 0.0)
-    b_P_A_qk = tl.where(m_ij, b_D_A_qk, 0.0)
+    b_query = tl.where(m_tk, b_qn, 0.0)
+    b_dq = b_dq * c_scale
+    b_P_A_qk = tl.where(m_ij, b_D_A_qk * c_scale, 0.0)
     b_dq += _tl_dot(b_P_A_qk, b_write, DT, WIDE)
     b_dw += _tl_dot(tl.trans(b_P_A_qk), b_query, DT, WIDE)
     b_P_R = tl.where(m_before, b_D_R, 0.0)
@@ -1941,21 +1938,20 @@ def _chunk_gradients_kernel(
     b_d_query = b_dq
     b_q = tl.load(p_q + o_t[:, None] * s_q[1] + o_k[None, :] * s_q[3], mask=m_tk, other=0.0).to(ACC)
     b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
-    b_d_6 = b_d_query * c_scale
     if opt_use_qk_l2norm_in_kernel:
-        b_d_7 = _tl_rows_l2norm_grad(b_d_6, b_q, m_k[None, :])
-        b_d_q = b_d_7
-    else:
+        b_d_6 = _tl_rows_l2norm_grad(b_d_query, b_q, m_k[None, :])
         b_d_q = b_d_6
-    b_d_8 = -b_d_strength
+    else:
+        b_d_q = b_d_query
+    b_d_7 = -b_d_strength
     if opt_use_qk_l2norm_in_kernel:
-        b_d_9 = _tl_rows_l2norm_grad(b_d_write, b_k, m_k[None, :])
-        b_d_k = b_d_9
+        b_d_8 = _tl_rows_l2norm_grad(b_d_write, b_k, m_k[None, :])
+        b_d_k = b_d_8
     else:
         b_d_k = b_d_write
     g_q += b_d_q
     g_k += b_d_k
-    g_beta += b_d_8
+    g_beta += b_d_7
     tl.store(pg_q + o_row[:, None] * K + o_k[None, :], (g_q).to(pg_q.dtype.element_ty), mask=m_tk)
     tl.store(pg_k + o_row[:, None] * K + o_k[None, :], (g_k).to(pg_k.dtype.element_ty), mask=m_tk)
     tl.store(pg_beta + o_row, g_beta, mask=m_t)

@@ -1902,7 +1902,6 @@ def _chunk_prepare_kernel(
         b_qn = _tl_rows_l2norm(b_q, m_k[None, :])
     else:
         b_qn = b_q
-    b_product_2 = c_scale * b_qn
     if opt_use_gate_in_kernel:
         b_exp = tl.exp(b_A_log)
         b_minus_2 = -b_exp
@@ -1914,7 +1913,7 @@ def _chunk_prepare_kernel(
     else:
         b_gate = _tl_minimum(b_g, 0.0)
     b_write = tl.where(m_tk, b_kn, 0.0)
-    b_query = tl.where(m_tk, b_product_2, 0.0)
+    b_query = tl.where(m_tk, b_qn, 0.0)
     b_log_decay = tl.where(m_t, b_gate, 0.0)
     b_strength = tl.where(m_t, b_minus, 0.0)
     b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
@@ -1925,7 +1924,7 @@ def _chunk_prepare_kernel(
     b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
     b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
     b_gamma = _tl_gamma(b_Gc, b_Gf, b_Gc, b_Gf, m_ij)
-    b_A_qk = (_tl_dot(b_query, tl.trans(b_write), DT, WIDE)) * b_gamma
+    b_A_qk = (_tl_dot(b_query, tl.trans(b_write), DT, WIDE)) * b_gamma * c_scale
     b_R = tl.where(m_before, (_tl_dot(b_write, tl.trans(b_write), DT, WIDE)) * b_gamma, 0.0)
     b_A_kk = _tl_unit_inverse(b_strength[:, None] * b_R, BC, WIDE)
     tl.store(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :], b_A_qk.to(w_matrices.dtype.element_ty))
@@ -2083,7 +2082,6 @@ def _chunk_scan_kernel(
             b_qn = _tl_rows_l2norm(b_q, m_k[None, :])
         else:
             b_qn = b_q
-        b_product_2 = c_scale * b_qn
         if opt_use_gate_in_kernel:
             b_exp = tl.exp(b_A_log)
             b_minus_2 = -b_exp
@@ -2097,7 +2095,7 @@ def _chunk_scan_kernel(
         b_write = tl.where(m_tk, b_kn, 0.0)
         b_value = tl.where(m_tv, b_product, 0.0)
         b_strength = tl.where(m_t, b_minus, 0.0)
-        b_query = tl.where(m_tk, b_product_2, 0.0)
+        b_query = tl.where(m_tk, b_qn, 0.0)
         b_log_decay = tl.where(m_t, b_gate, 0.0)
         b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
         b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
@@ -2113,7 +2111,7 @@ def _chunk_scan_kernel(
         b_X = b_value + b_strength[:, None] * b_X
         b_E = _tl_dot(b_A_kk, b_X, DT, WIDE)
         if not SUMMARY:
-            b_read = _tl_dot(b_query, b_S, DT, WIDE) * b_from_start[:, None]
+            b_read = _tl_dot(b_query, b_S, DT, WIDE) * b_from_start[:, None] * c_scale
             b_read += _tl_dot(b_A_qk, b_E, DT, WIDE)
             b_out = tl.where(m_tv, b_read, 0.0)
             tl.store(p_o + o_row[:, None] * V + o_v[None, :], b_out.to(p_o.dtype.element_ty), mask=m_tv)
@@ -2284,7 +2282,6 @@ def _chunk_reverse_kernel(
             b_qn = _tl_rows_l2norm(b_q, m_k[None, :])
         else:
             b_qn = b_q
-        b_product_2 = c_scale * b_qn
         if opt_use_gate_in_kernel:
             b_exp = tl.exp(b_A_log)
             b_minus_2 = -b_exp
@@ -2298,7 +2295,7 @@ def _chunk_reverse_kernel(
         b_write = tl.where(m_tk, b_kn, 0.0)
         b_value = tl.where(m_tv, b_product, 0.0)
         b_strength = tl.where(m_t, b_minus, 0.0)
-        b_query = tl.where(m_tk, b_product_2, 0.0)
+        b_query = tl.where(m_tk, b_qn, 0.0)
         b_log_decay = tl.where(m_t, b_gate, 0.0)
         b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
         b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
@@ -2319,7 +2316,7 @@ def _chunk_reverse_kernel(
         b_Z += _tl_dot(b_A_qk, b_d_read, DT, WIDE)
         b_dX = _tl_dot(b_A_kk, b_Z, DT, WIDE)
         b_dS = b_dS * b_through
-        b_dS += _tl_dot(tl.trans(b_query), b_d_read * b_from_start[:, None], DT, WIDE)
+        b_dS += _tl_dot(tl.trans(b_query), b_d_read * b_from_start[:, None] * c_scale, DT, WIDE)
         b_dS += _tl_dot(tl.trans(b_write), (b_strength[:, None] * b_dX) * b_from_start[:, None], DT, WIDE)
         if not SUMMARY:
             tl.store(w_dwrites + o_row[:, None] * V + o_v[None, :], b_dX.to(w_dwrites.dtype.element_ty), mask=m_tv)
@@ -2538,7 +2535,6 @@ def _chunk_gradients_kernel(
         b_qn = _tl_rows_l2norm(b_q, m_k[None, :])
     else:
         b_qn = b_q
-    b_product_2 = c_scale * b_qn
     if opt_use_gate_in_kernel:
         b_exp = tl.exp(b_A_log)
         b_minus_2 = -b_exp
@@ -2550,7 +2546,7 @@ def _chunk_gradients_kernel(
     else:
         b_gate = _tl_minimum(b_g, 0.0)
     b_write = tl.where(m_tk, b_kn, 0.0)
-    b_query = tl.where(m_tk, b_product_2, 0.0)
+    b_query = tl.where(m_tk, b_qn, 0.0)
     b_log_decay = tl.where(m_t, b_gate, 0.0)
     b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
     b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
@@ -2562,13 +2558,13 @@ def _chunk_gradients_kernel(
     b_gamma = _tl_gamma(b_Gc, b_Gf, b_Gc, b_Gf, m_ij)
     b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
     b_R = tl.load(w_matrices + (2 * BC + o_c[:, None]) * BC + o_c[None, :])
-    b_dq = b_dq * b_from_start[:, None]
+    b_dq = b_dq * b_from_start[:, None] * c_scale
     b_da = b_da * b_from_start[:, None]
     b_dw = b_dw * b_to_end[:, None]
     b_dg = tl.sum(b_passed, 0) * b_through + tl.zeros((BC,), ACC)
     b_dg += tl.sum(tl.where(m_ij, tl.sum(b_query * b_dq + b_strength[:, None] * b_write * b_da, 1)[:, None], 0.0), 0)
     b_dg += tl.sum(tl.where(m_after, tl.sum(b_write * b_dw, 1)[:, None], 0.0), 0)
-    b_P_A_qk = (b_D_A_qk) * b_gamma
+    b_P_A_qk = (b_D_A_qk) * b_gamma * c_scale
     b_dq += _tl_dot(b_P_A_qk, b_write, DT, WIDE)
     b_dw += _tl_dot(tl.trans(b_P_A_qk), b_query, DT, WIDE)
     b_P_R = tl.where(m_before, (b_D_R) * b_gamma, 0.0)
@@ -2620,24 +2616,23 @@ def _chunk_gradients_kernel(
         b_d_g = b_d_17
         b_d_dt_bias = tl.full((), 0.0, ACC)
         b_d_A_log = tl.full((), 0.0, ACC)
-    b_d_18 = b_d_query * c_scale
     if opt_use_qk_l2norm_in_kernel:
-        b_d_19 = _tl_rows_l2norm_grad(b_d_18, b_q, m_k[None, :])
-        b_d_q = b_d_19
-    else:
+        b_d_18 = _tl_rows_l2norm_grad(b_d_query, b_q, m_k[None, :])
         b_d_q = b_d_18
-    b_d_20 = -b_d_strength
+    else:
+        b_d_q = b_d_query
+    b_d_19 = -b_d_strength
     if opt_use_beta_sigmoid_in_kernel:
         b_b = _tl_sigmoid(b_beta)
-        b_d_21 = 1.0 - b_b
-        b_d_22 = b_b * b_d_21
-        b_d_23 = b_d_20 * b_d_22
-        b_d_beta_2 = b_d_23
+        b_d_20 = 1.0 - b_b
+        b_d_21 = b_b * b_d_20
+        b_d_22 = b_d_19 * b_d_21
+        b_d_beta_2 = b_d_22
     else:
-        b_d_beta_2 = b_d_20
+        b_d_beta_2 = b_d_19
     if opt_use_qk_l2norm_in_kernel:
-        b_d_24 = _tl_rows_l2norm_grad(b_d_write, b_k, m_k[None, :])
-        b_d_k = b_d_24
+        b_d_23 = _tl_rows_l2norm_grad(b_d_write, b_k, m_k[None, :])
+        b_d_k = b_d_23
     else:
         b_d_k = b_d_write
     g_q += b_d_q

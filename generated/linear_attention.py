@@ -1180,10 +1180,9 @@ def _chunk_prepare_kernel(
     w_matrices += (i_p * HV + i_h) * 1 * BC * BC
     b_q = tl.load(p_q + o_t[:, None] * s_q[1] + o_k[None, :] * s_q[3], mask=m_tk, other=0.0).to(ACC)
     b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
-    b_product = c_scale * b_q
     b_write = tl.where(m_tk, b_k, 0.0)
-    b_query = tl.where(m_tk, b_product, 0.0)
-    b_A_qk = tl.where(m_ij, _tl_dot(b_query, tl.trans(b_write), DT, WIDE), 0.0)
+    b_query = tl.where(m_tk, b_q, 0.0)
+    b_A_qk = tl.where(m_ij, _tl_dot(b_query, tl.trans(b_write), DT, WIDE) * c_scale, 0.0)
     tl.store(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :], b_A_qk.to(w_matrices.dtype.element_ty))
 
 
@@ -1303,13 +1302,12 @@ def _chunk_scan_kernel(
         b_q = tl.load(p_q + o_t[:, None] * s_q[1] + o_k[None, :] * s_q[3], mask=m_tk, other=0.0).to(ACC)
         b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
         b_v = tl.load(p_v + o_t[:, None] * s_v[1] + o_v[None, :] * s_v[3], mask=m_tv, other=0.0).to(ACC)
-        b_product = c_scale * b_q
         b_write = tl.where(m_tk, b_k, 0.0)
         b_value = tl.where(m_tv, b_v, 0.0)
-        b_query = tl.where(m_tk, b_product, 0.0)
+        b_query = tl.where(m_tk, b_q, 0.0)
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         if not SUMMARY:
-            b_read = _tl_dot(b_query, b_S, DT, WIDE)
+            b_read = _tl_dot(b_query, b_S, DT, WIDE) * c_scale
             b_read += _tl_dot(b_A_qk, b_value, DT, WIDE)
             b_out = tl.where(m_tv, b_read, 0.0)
             tl.store(p_o + o_row[:, None] * V + o_v[None, :], b_out.to(p_o.dtype.element_ty), mask=m_tv)
@@ -1446,10 +1444,9 @@ def _chunk_reverse_kernel(
         b_q = tl.load(p_q + o_t[:, None] * s_q[1] + o_k[None, :] * s_q[3], mask=m_tk, other=0.0).to(ACC)
         b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
         b_v = tl.load(p_v + o_t[:, None] * s_v[1] + o_v[None, :] * s_v[3], mask=m_tv, other=0.0).to(ACC)
-        b_product = c_scale * b_q
         b_write = tl.where(m_tk, b_k, 0.0)
         b_value = tl.where(m_tv, b_v, 0.0)
-        b_query = tl.where(m_tk, b_product, 0.0)
+        b_query = tl.where(m_tk, b_q, 0.0)
         b_d_o = tl.load(pd_o + o_t[:, None] * sd_o[1] + o_v[None, :] * sd_o[3], mask=m_tv, other=0.0).to(ACC)
         b_d_read = tl.where(m_tv, b_d_o, 0.0)
         if not SUMMARY:
@@ -1458,7 +1455,7 @@ def _chunk_reverse_kernel(
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[None, :]) * BC + o_c[:, None])
         b_Z = _tl_dot(b_write, b_dS, DT, WIDE)
         b_Z += _tl_dot(b_A_qk, b_d_read, DT, WIDE)
-        b_dS += _tl_dot(tl.trans(b_query), b_d_read, DT, WIDE)
+        b_dS += _tl_dot(tl.trans(b_query), b_d_read, DT, WIDE) * c_scale
         if not SUMMARY:
             tl.store(w_dwrites + o_row[:, None] * V + o_v[None, :], b_Z.to(w_dwrites.dtype.element_ty), mask=m_tv)
     if SUMMARY:
@@ -1570,16 +1567,15 @@ def _chunk_gradients_kernel(
         b_dw += _tl_dot(b_value, tl.trans(b_dh), DT, WIDE)
     b_q = tl.load(p_q + o_t[:, None] * s_q[1] + o_k[None, :] * s_q[3], mask=m_tk, other=0.0).to(ACC)
     b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
-    b_product = c_scale * b_q
     b_write = tl.where(m_tk, b_k, 0.0)
-    b_query = tl.where(m_tk, b_product, 0.0)
-    b_P_A_qk = tl.where(m_ij, b_D_A_qk, 0.0)
+    b_query = tl.where(m_tk, b_q, 0.0)
+    b_dq = b_dq * c_scale
+    b_P_A_qk = tl.where(m_ij, b_D_A_qk * c_scale, 0.0)
     b_dq += _tl_dot(b_P_A_qk, b_write, DT, WIDE)
     b_dw += _tl_dot(tl.trans(b_P_A_qk), b_query, DT, WIDE)
     b_d_write = b_dw
     b_d_query = b_dq
-    b_d_3 = b_d_query * c_scale
-    g_q += b_d_3
+    g_q += b_d_query
     g_k += b_d_write
     tl.store(pg_q + o_row[:, None] * K + o_k[None, :], (g_q).to(pg_q.dtype.element_ty), mask=m_tk)
     tl.store(pg_k + o_row[:, None] * K + o_k[None, :], (g_k).to(pg_k.dtype.element_ty), mask=m_tk)

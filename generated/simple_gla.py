@@ -1323,9 +1323,8 @@ def _chunk_prepare_kernel(
     b_q = tl.load(p_q + o_t[:, None] * s_q[1] + o_k[None, :] * s_q[3], mask=m_tk, other=0.0).to(ACC)
     b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
     b_g = tl.load(p_g + o_t * s_g[1], mask=m_t, other=0.0).to(ACC)
-    b_product = c_scale * b_q
     b_write = tl.where(m_tk, b_k, 0.0)
-    b_query = tl.where(m_tk, b_product, 0.0)
+    b_query = tl.where(m_tk, b_q, 0.0)
     b_log_decay = tl.where(m_t, b_g, 0.0)
     b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
     b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
@@ -1335,7 +1334,7 @@ def _chunk_prepare_kernel(
     b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
     b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
     b_gamma = _tl_gamma(b_Gc, b_Gf, b_Gc, b_Gf, m_ij)
-    b_A_qk = (_tl_dot(b_query, tl.trans(b_write), DT, WIDE)) * b_gamma
+    b_A_qk = (_tl_dot(b_query, tl.trans(b_write), DT, WIDE)) * b_gamma * c_scale
     tl.store(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :], b_A_qk.to(w_matrices.dtype.element_ty))
 
 
@@ -1459,10 +1458,9 @@ def _chunk_scan_kernel(
         b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
         b_v = tl.load(p_v + o_t[:, None] * s_v[1] + o_v[None, :] * s_v[3], mask=m_tv, other=0.0).to(ACC)
         b_g = tl.load(p_g + o_t * s_g[1], mask=m_t, other=0.0).to(ACC)
-        b_product = c_scale * b_q
         b_write = tl.where(m_tk, b_k, 0.0)
         b_value = tl.where(m_tv, b_v, 0.0)
-        b_query = tl.where(m_tk, b_product, 0.0)
+        b_query = tl.where(m_tk, b_q, 0.0)
         b_log_decay = tl.where(m_t, b_g, 0.0)
         b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
         b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
@@ -1473,7 +1471,7 @@ def _chunk_scan_kernel(
         b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         if not SUMMARY:
-            b_read = _tl_dot(b_query, b_S, DT, WIDE) * b_from_start[:, None]
+            b_read = _tl_dot(b_query, b_S, DT, WIDE) * b_from_start[:, None] * c_scale
             b_read += _tl_dot(b_A_qk, b_value, DT, WIDE)
             b_out = tl.where(m_tv, b_read, 0.0)
             tl.store(p_o + o_row[:, None] * V + o_v[None, :], b_out.to(p_o.dtype.element_ty), mask=m_tv)
@@ -1617,10 +1615,9 @@ def _chunk_reverse_kernel(
         b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
         b_v = tl.load(p_v + o_t[:, None] * s_v[1] + o_v[None, :] * s_v[3], mask=m_tv, other=0.0).to(ACC)
         b_g = tl.load(p_g + o_t * s_g[1], mask=m_t, other=0.0).to(ACC)
-        b_product = c_scale * b_q
         b_write = tl.where(m_tk, b_k, 0.0)
         b_value = tl.where(m_tv, b_v, 0.0)
-        b_query = tl.where(m_tk, b_product, 0.0)
+        b_query = tl.where(m_tk, b_q, 0.0)
         b_log_decay = tl.where(m_t, b_g, 0.0)
         b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
         b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
@@ -1638,7 +1635,7 @@ def _chunk_reverse_kernel(
         b_Z = _tl_dot(b_write, b_dS, DT, WIDE) * b_to_end[:, None]
         b_Z += _tl_dot(b_A_qk, b_d_read, DT, WIDE)
         b_dS = b_dS * b_through
-        b_dS += _tl_dot(tl.trans(b_query), b_d_read * b_from_start[:, None], DT, WIDE)
+        b_dS += _tl_dot(tl.trans(b_query), b_d_read * b_from_start[:, None] * c_scale, DT, WIDE)
         if SUMMARY:
             b_passing = b_passing * b_through
         if not SUMMARY:
@@ -1768,9 +1765,8 @@ def _chunk_gradients_kernel(
     b_q = tl.load(p_q + o_t[:, None] * s_q[1] + o_k[None, :] * s_q[3], mask=m_tk, other=0.0).to(ACC)
     b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
     b_g = tl.load(p_g + o_t * s_g[1], mask=m_t, other=0.0).to(ACC)
-    b_product = c_scale * b_q
     b_write = tl.where(m_tk, b_k, 0.0)
-    b_query = tl.where(m_tk, b_product, 0.0)
+    b_query = tl.where(m_tk, b_q, 0.0)
     b_log_decay = tl.where(m_t, b_g, 0.0)
     b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
     b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
@@ -1781,12 +1777,12 @@ def _chunk_gradients_kernel(
     b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
     b_gamma = _tl_gamma(b_Gc, b_Gf, b_Gc, b_Gf, m_ij)
     b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
-    b_dq = b_dq * b_from_start[:, None]
+    b_dq = b_dq * b_from_start[:, None] * c_scale
     b_dw = b_dw * b_to_end[:, None]
     b_dg = tl.sum(b_passed, 0) * b_through + tl.zeros((BC,), ACC)
     b_dg += tl.sum(tl.where(m_ij, tl.sum(b_query * b_dq, 1)[:, None], 0.0), 0)
     b_dg += tl.sum(tl.where(m_after, tl.sum(b_write * b_dw, 1)[:, None], 0.0), 0)
-    b_P_A_qk = (b_D_A_qk) * b_gamma
+    b_P_A_qk = (b_D_A_qk) * b_gamma * c_scale
     b_dq += _tl_dot(b_P_A_qk, b_write, DT, WIDE)
     b_dw += _tl_dot(tl.trans(b_P_A_qk), b_query, DT, WIDE)
     b_links = b_A_qk * b_D_A_qk
@@ -1796,8 +1792,7 @@ def _chunk_gradients_kernel(
     b_d_write = b_dw
     b_d_query = b_dq
     b_d_log_decay = b_dg
-    b_d_3 = b_d_query * c_scale
-    g_q += b_d_3
+    g_q += b_d_query
     g_k += b_d_write
     g_g += b_d_log_decay
     tl.store(pg_q + o_row[:, None] * K + o_k[None, :], (g_q).to(pg_q.dtype.element_ty), mask=m_tk)

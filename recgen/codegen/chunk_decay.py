@@ -14,27 +14,35 @@ Lines = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Rows:
-    """Key rows [C, K] in products with values: their tile, and the numbers that scale each row's product ("" for none)."""
+    """Key rows [C, K] in products with values: their tile, the numbers that scale each row's product, and one for all ("" for none).
+
+    Products are scaled, not their factors, which are rounded to the inputs' precision: a tile that is an input stays as exact as that.
+    """
 
     tile: str
     scale: str = ""
+    factor: str = ""
 
     def times(self, state: str) -> str:
         """rows @ state, [C, V]."""
         product = f"{DOT}({self.tile}, {state}, DT, WIDE)"
-        return f"{product} * {self.scale}[:, None]" if self.scale else product
+        scales = [f"{self.scale}[:, None]"] * bool(self.scale) + [self.factor] * bool(self.factor)
+        return " * ".join((product, *scales))
 
     def outer(self, values: str) -> str:
         """rows^T @ values, [K, V]."""
-        scaled = f"{values} * {self.scale}[:, None]" if self.scale else values
-        return f"{DOT}(tl.trans({self.tile}), {scaled}, DT, WIDE)"
+        factor = f" * {self.factor}" if self.factor else ""
+        if self.scale:  # the values are rounded once more anyway
+            return f"{DOT}(tl.trans({self.tile}), {values} * {self.scale}[:, None]{factor}, DT, WIDE)"
+        return f"{DOT}(tl.trans({self.tile}), {values}, DT, WIDE){factor}"
 
 
 @dataclass(frozen=True)
 class Score:
     """Products of rows with the decay from token j to token i (to just before it where `exclusive`), for j <= i, j < i where `strict`.
 
-    `tag` names the pair; `strength` is the operand that scales the rows of `left` in a correction, "" for none.
+    `tag` names the pair; `strength` is the operand that scales the rows of `left` in a correction, `factor` a number that scales all
+    products, "" for none.
     """
 
     tag: str
@@ -45,6 +53,7 @@ class Score:
     left_gradient: str
     right_gradient: str
     strength: str = ""
+    factor: str = ""
 
     def scaled(self, text: str) -> str:
         """c * text, by rows."""
@@ -64,6 +73,7 @@ class Boundary:
     gradient: str
     stretch: str
     strength: str = ""
+    factor: str = ""
 
     @property
     def product(self) -> str:
@@ -80,8 +90,8 @@ class ChunkDecay:
     links_scores = False
     """Whether the gate's gradient takes the scores as `prepare` stored them."""
 
-    def __init__(self, decay: Decay, operands: OperandSet) -> None:
-        self.decay, self.operands = decay, operands
+    def __init__(self, decay: Decay, operands: OperandSet, factors: dict[str, str]) -> None:
+        self.decay, self.operands, self.factors = decay, operands, factors
         self.signed = decay.signed is not None
         corrections = (not s.decayed for s in operands.streams if s.correct)
         self.before = any(r.lag for r in operands.reads) or any(corrections)
@@ -114,7 +124,7 @@ class ChunkDecay:
 
     def query(self, read: ReadNames) -> Rows:
         """Queries, decayed from the chunk's start."""
-        return Rows(f"b_{read.query}")
+        return Rows(f"b_{read.query}", factor=self.factors.get(read.query, ""))
 
     def correct(self, stream: StreamNames) -> Rows:
         """Correction directions, decayed from the chunk's start."""
@@ -130,7 +140,8 @@ class ChunkDecay:
 
     def masked(self, text: str, score: Score) -> str:
         """A [C, C] matrix times the decay between its tokens, 0 where it is not causal."""
-        return f"tl.where({'m_before' if score.strict else 'm_ij'}, {text}, 0.0)"
+        weighted = f"{text} * {score.factor}" if score.factor else text
+        return f"tl.where({'m_before' if score.strict else 'm_ij'}, {weighted}, 0.0)"
 
     def scores(self, scores: tuple[Score, ...]) -> Lines:
         """The scores, each as b_<tag>."""
@@ -142,7 +153,7 @@ class ChunkDecay:
 
     def adjoint(self, scores: tuple[Score, ...], boundaries: tuple[Boundary, ...]) -> Lines:
         """From gradients of the scores (b_D_<tag>) and at the borders to gradients of the rows, added up; and of the log decay (b_dg)."""
-        lines: list[str] = []
+        lines = [f"b_{b.gradient} = b_{b.gradient} * {b.factor}" for b in boundaries if b.factor]
         for s in scores:
             lines.append(f"b_P_{s.tag} = {self.masked(f'b_D_{s.tag}', s)}")
             lines += [f"b_cP_{s.tag} = {s.scaled(f'b_P_{s.tag}')}"] * bool(s.strength)

@@ -34,8 +34,9 @@ class GradientPrinter:
         self.form, self.operands, self.printer = kernels.form, kernels.operands, kernels.printer
         self.arguments = tuple(a.value for a in kernels.arguments)
         self.sliced = {a.value.name for a in kernels.arguments if a.sliced}
-        values = tuple(r for r in kernels.program.results if kernels.sizes[r[0]] == "V")
-        keys = tuple(r for r in kernels.program.results if kernels.sizes[r[0]] != "V" and r[0] != "sign")
+        sizes = kernels.sizes
+        values = tuple(r for r in kernels.program.results if sizes.get(r[0]) == "V")
+        keys = tuple(r for r in kernels.program.results if sizes.get(r[0], "V") != "V" and r[0] != "sign")
         reserved = kernels.reserved | assigned(kernels.program.statements) | assigned(kernels.readout.statements)
         self.value_adjoint = self._adjoint(values, reserved)
         reserved |= assigned(self.value_adjoint[0].statements)
@@ -185,7 +186,7 @@ class GradientPrinter:
         With c the strength, `da` is the gradient of c * a: that of c is rowsum(a * da), since what a correction finds is linear in a.
         """
         k = self.k
-        boundaries = [Boundary(r.query, f"dq{r.tag}", r.stretch) for r in self.operands.reads]
+        boundaries = [Boundary(r.query, f"dq{r.tag}", r.stretch, factor=k.factors.get(r.query, "")) for r in self.operands.reads]
         boundaries += [Boundary(s.correct, f"da{s.tag}", s.stretch, s.strength) for s in k.feedback]
         boundaries += [Boundary(s.write, f"dw{s.tag}", "end") for s in self.operands.streams]
         scores = (*k.read_scores, *k.found_scores)

@@ -8,7 +8,7 @@ stored. `gradients`, for every chunk: everything else, from the states on both s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.chunk_decay import DOT, ChunkDecay, Score
@@ -21,7 +21,7 @@ from recgen.codegen.vector_decay import VectorDecay
 from recgen.derive.gradient import differentiate
 from recgen.derive.operands import OperandSet, StreamNames
 from recgen.derive.program import Program, Value, assigned, complete, lower, mentioned, needed
-from recgen.lang.terms import Read
+from recgen.lang.terms import SCALAR, Apply, AxisSize, Constant, OptionValue, Read, Term, walk
 
 DECAYS = {"none": ChunkDecay, "scalar": ScalarDecay, "vector": VectorDecay}
 _ALONE = (
@@ -43,6 +43,25 @@ def _internal(operands: OperandSet) -> frozenset[str]:
     return frozenset(names | {f"{x}{p}" for x in ("", "D_", "P_", "cP_") for p in pairs})
 
 
+def _without_factors(operands: OperandSet) -> tuple[OperandSet, dict[str, str]]:
+    """The operands with queries free of numbers that are the same for all tokens, and for each such query the name of its number."""
+    terms, factors = list(operands.terms), {}
+    for i, (name, term) in enumerate(operands.terms):
+        if name not in {r.query for r in operands.reads} or not isinstance(term, Apply) or term.op != "mul":
+            continue
+        number = next((x for x in term.args if x.shape == SCALAR and _is_number(x)), None)
+        if number is not None and name not in {n for s in operands.streams for n in (s.write, s.correct)}:
+            terms[i] = (name, term.args[1] if term.args[0] is number else term.args[0])
+            factors[name] = f"{name}_factor"
+            terms.append((f"{name}_factor", number))
+    return replace(operands, terms=tuple(terms)), factors
+
+
+def _is_number(term: Term) -> bool:
+    """Whether it is known before any token is."""
+    return all(isinstance(x, Constant | OptionValue | AxisSize | Apply) for x in walk(term))
+
+
 @dataclass(frozen=True)
 class Stored:
     """A [C, C] matrix that `prepare` keeps: its name and its place among them."""
@@ -55,8 +74,9 @@ class ChunkKernels:
     """The operands of one form and the lines that several kernels need."""
 
     def __init__(self, form: NormalForm, operands: OperandSet) -> None:
-        self.form, self.operands = form, operands
-        self.decay = DECAYS[form.decay.kind](form.decay, operands)
+        self.form = form
+        self.operands, factors = _without_factors(operands) if form.decay.kind != "vector" else (operands, {})
+        operands = self.operands
         internal = _internal(operands)
         self.arguments: tuple[KernelArgument, ...] = kernel_arguments(form, internal)
         axes = tuple(dict.fromkeys(axis for a in form.recurrence.arguments for axis in a.axes))
@@ -72,6 +92,8 @@ class ChunkKernels:
         taken = self.reserved | assigned(self.program.statements)
         self.readout = complete(lower(outputs, (*inputs, *reads), names, taken), outputs)
         self.sizes = {o.name: o.size for o in operands.operands}
+        self.factors = {name: self.printer.operand(self.program.result(factor)) for name, factor in factors.items()}
+        self.decay = DECAYS[form.decay.kind](form.decay, operands, self.factors)
 
     # ------------------------------------------------------------- arguments
 
@@ -138,7 +160,16 @@ class ChunkKernels:
     def read_scores(self) -> tuple[Score, ...]:
         """What each read takes of each write."""
         return tuple(
-            Score(f"A_qk{r.tag}{s.tag}", r.query, s.write, bool(r.lag), bool(r.lag), f"dq{r.tag}", f"dw{s.tag}")
+            Score(
+                f"A_qk{r.tag}{s.tag}",
+                r.query,
+                s.write,
+                bool(r.lag),
+                bool(r.lag),
+                f"dq{r.tag}",
+                f"dw{s.tag}",
+                factor=self.factors.get(r.query, ""),
+            )
             for r in self.operands.reads
             for s in self.operands.streams
         )

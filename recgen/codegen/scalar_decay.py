@@ -57,7 +57,7 @@ class ScalarDecay(ChunkDecay):
 
     def query(self, read: ReadNames) -> Rows:
         """See `ChunkDecay`."""
-        return Rows(f"b_{read.query}", self._STRETCHES[read.stretch])
+        return Rows(f"b_{read.query}", self._STRETCHES[read.stretch], self.factors.get(read.query, ""))
 
     def correct(self, stream: StreamNames) -> Rows:
         """See `ChunkDecay`."""
@@ -73,7 +73,7 @@ class ScalarDecay(ChunkDecay):
 
     def masked(self, text: str, score: Score) -> str:
         """See `ChunkDecay`."""
-        weighted = f"({text}) * {'b_gamma_before' if score.exclusive else 'b_gamma'}"
+        weighted = f"({text}) * {'b_gamma_before' if score.exclusive else 'b_gamma'}{f' * {score.factor}' if score.factor else ''}"
         return f"tl.where(m_before, {weighted}, 0.0)" if score.strict and not score.exclusive else weighted
 
     def passed(self) -> Lines:
@@ -82,13 +82,16 @@ class ScalarDecay(ChunkDecay):
 
     def adjoint(self, scores: tuple[Score, ...], boundaries: tuple[Boundary, ...]) -> Lines:
         """The log decay's gradient sums the links that cross each token, never a difference of row and column sums."""
-        lines = [f"b_{b.gradient} = b_{b.gradient} * {self._STRETCHES[b.stretch]}[:, None]" for b in boundaries]
+        lines = [
+            f"b_{b.gradient} = b_{b.gradient} * {self._STRETCHES[b.stretch]}[:, None]{f' * {b.factor}' if b.factor else ''}"
+            for b in boundaries
+        ]
         lines.append("b_dg = tl.sum(b_passed, 0) * b_through + tl.zeros((BC,), ACC)")
         for stretch, mask in (("start", "m_ij"), ("before", "m_before"), ("end", "m_after")):
             products = [b.product for b in boundaries if b.stretch == stretch]
             if products:
                 lines.append(f"b_dg += tl.sum(tl.where({mask}, tl.sum({' + '.join(products)}, 1)[:, None], 0.0), 0)")
-        lines += super().adjoint(scores, boundaries)
+        lines += super().adjoint(scores, ())
         for exclusive, mask in ((False, "m_ij"), (True, "m_before")):
             links = [s.scaled(f"b_{s.tag} * b_D_{s.tag}") for s in scores if s.exclusive == exclusive]
             lines += [f"b_links {'+' if i else ''}= {link}" for i, link in enumerate(links)]
