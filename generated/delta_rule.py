@@ -1327,7 +1327,8 @@ def _build_together(launches: tuple[_Launch, ...], like: torch.Tensor) -> None:
             built = each.kernel.warmup(*each.arguments, grid=(each.programs,), **_launch_options(each))
             _ = built.run  # compiles the function that launches it and loads it onto the device
 
-    triton.runtime.driver.active.get_current_target()  # the driver is made here, not by several threads at once
+    for each in launches:  # the driver and the kernels' caches are made here, not by several threads at once
+        _ = each.kernel.device_caches[triton.runtime.driver.active.get_current_device()]
     with ThreadPoolExecutor(min(len(launches), os.cpu_count() or 1)) as pool:
         wait([pool.submit(build, each) for each in reversed(launches)])  # the last kernel takes the longest
 
@@ -2025,7 +2026,7 @@ def _chunks_per_segment(chunks: int, programs: int, rows: int, like: torch.Tenso
     if not like.is_cuda:
         return 0
     processors = torch.cuda.get_device_properties(like.device).multi_processor_count
-    segments = min(3 * processors // programs, chunks // (rows * 8))
+    segments = min(3 * processors // max(programs, 1), chunks // (rows * 8))
     return 0 if segments < 4 else triton.cdiv(chunks, rows * segments)
 
 
@@ -2150,22 +2151,22 @@ class _ChunkTiles(NamedTuple):
 
 
 _CHUNK_TILES = (  # the first row that fits is used
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         True, 128, "gfx942", 65536, chunk=64, scan=32, gradients=32, stages=2,
         prepare_warps=2, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         True, 256, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         False, 128, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         False, 256, "gfx942", 65536, chunk=16, scan=16, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
@@ -2185,27 +2186,27 @@ _CHUNK_TILES = (  # the first row that fits is used
         True, 256, "", 101376, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         False, 128, "", 101376, chunk=16, scan=16, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         False, 256, "", 101376, chunk=16, scan=16, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         True, 128, "", 65536, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=2, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         True, 256, "", 65536, chunk=16, scan=16, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         False, 128, "", 65536, chunk=16, scan=16, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
@@ -2228,13 +2229,14 @@ def _chunk_tiles(sizes: _Sizes, like: torch.Tensor) -> _ChunkTiles:
     """The first row of the table that fits."""
     half = like.dtype != torch.float32
     generation, shared = _gpu(like.device)
+    size, axes = sizes.keys, _KEY_AXIS
     for tiles in _CHUNK_TILES:
-        if tiles.half == half and sizes.keys <= tiles.keys and tiles.shared <= shared and tiles.generation in ("", generation):
+        if tiles.half == half and size <= tiles.keys and tiles.shared <= shared and tiles.generation in ("", generation):
             return tiles
     largest = max((t.keys for t in _CHUNK_TILES if t.half == half and t.shared <= shared and t.generation in ("", generation)), default=0)
     raise ValueError(
-        f"delta_rule: the chunkwise kernels take {_KEY_AXIS} up to {largest} for {like.dtype} on {generation or like.device} with "
-        f"{shared} bytes of shared memory, but it is {sizes.keys}"
+        f"delta_rule: the chunkwise kernels take {axes} up to {largest} for {like.dtype} on {generation or like.device} with "
+        f"{shared} bytes of shared memory, but it is {size}"
     )
 
 
@@ -2317,7 +2319,7 @@ def _triton_chunk_forward(
         memory = _backward_memory(arguments, initial_state, sizes, plan, states, torch.device("meta"))
         return launches + _backward_launches(arguments, options, sizes, plan, cu_seqlens, states, tuple(outputs), d_final, memory)
 
-    _build_first(_configuration(arguments, options, sizes, plan, initial_state, cu_seqlens, save), with_backward, like)
+    _build_first(_configuration(arguments, options, sizes, plan, initial_state, cu_seqlens, segments is None, save), with_backward, like)
     _launch(launches, like)
     return (*outputs, final_state, states)
 
@@ -2338,8 +2340,9 @@ def _configuration(
 
 
 def _widest(arguments: tuple[torch.Tensor | None, ...]) -> torch.Tensor:
-    """The first vector input: its dtype is that of the products."""
-    return next(x for info, x in zip(_ARGUMENTS, arguments, strict=True) if x is not None and info.per_token and info.axes)
+    """The first vector input, else the first input: its dtype is that of the products."""
+    inputs = [(info.axes, x) for info, x in zip(_ARGUMENTS, arguments, strict=True) if x is not None and info.per_token]
+    return next((x for axes, x in inputs if axes), inputs[0][1])
 
 
 def _with_strides(arguments: tuple[torch.Tensor | None, ...]) -> Iterator[Any]:
@@ -2971,7 +2974,8 @@ def _run(
         raise _fail("chunk_size", "16, 32 or 64", f"{chunk_size!r}")
     options, initial, v_first = _prepare(arguments, numbers, flags, initial_state, state_v_first, cu_seqlens)
     save = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (*arguments, initial))
-    *outputs, final_state, _ = form(*arguments, *options, initial, cu_seqlens, chunk_size, save)
+    bounds = None if cu_seqlens is None else cu_seqlens.contiguous()
+    *outputs, final_state, _ = form(*arguments, *options, initial, bounds, chunk_size, save)
     final = (final_state.mT.contiguous() if v_first else final_state) if output_final_state else None
     return (*outputs, final)
 
@@ -3207,7 +3211,8 @@ def step_delta_rule(
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (*arguments, state)):
         raise RuntimeError("step_delta_rule has no gradient: call it under torch.no_grad(), or use fused_recurrent_delta_rule")
     tokens = tuple(x.unsqueeze(1) if info.per_token and x is not None else x for info, x in zip(_ARGUMENTS, arguments, strict=True))
-    outputs = _step(*tokens, *_numbers(numbers, sizes), *flags, state.mT if v_first else state, state_indices)
+    slots = None if state_indices is None else state_indices.contiguous()
+    outputs = _step(*tokens, *_numbers(numbers, sizes), *flags, state.mT if v_first else state, slots)
     return outputs.squeeze(1) if isinstance(outputs, torch.Tensor) else tuple(x.squeeze(1) for x in outputs)
 
 

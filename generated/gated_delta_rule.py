@@ -1741,7 +1741,8 @@ def _build_together(launches: tuple[_Launch, ...], like: torch.Tensor) -> None:
             built = each.kernel.warmup(*each.arguments, grid=(each.programs,), **_launch_options(each))
             _ = built.run  # compiles the function that launches it and loads it onto the device
 
-    triton.runtime.driver.active.get_current_target()  # the driver is made here, not by several threads at once
+    for each in launches:  # the driver and the kernels' caches are made here, not by several threads at once
+        _ = each.kernel.device_caches[triton.runtime.driver.active.get_current_device()]
     with ThreadPoolExecutor(min(len(launches), os.cpu_count() or 1)) as pool:
         wait([pool.submit(build, each) for each in reversed(launches)])  # the last kernel takes the longest
 
@@ -1756,7 +1757,7 @@ def _tl_dot(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
 def _tl_gamma(later_c, later_f, earlier_c, earlier_f, mask):
     """Γ [C, C]: the decay from token j (column) to token i (row); the exponent is masked by position and never positive."""
     exponent = (later_c[:, None] - earlier_c[None, :]) + (later_f[:, None] - earlier_f[None, :])
-    return tl.where(mask, tl.exp2(tl.where(mask, tl.minimum(exponent, 0.0), 0.0)), 0.0)
+    return tl.where(mask, tl.exp2(tl.where(mask, tl.minimum(exponent, 0.0, propagate_nan=tl.PropagateNan.ALL), 0.0)), 0.0)
 
 
 @_jit
@@ -1916,13 +1917,13 @@ def _chunk_prepare_kernel(
     b_query = tl.where(m_tk, b_qn, 0.0)
     b_log_decay = tl.where(m_t, b_gate, 0.0)
     b_strength = tl.where(m_t, b_minus, 0.0)
-    b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
+    b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0, propagate_nan=tl.PropagateNan.ALL)
     b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
     b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log2 - b_coarse, 0)
     b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)
-    b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0))
-    b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
-    b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
+    b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0, propagate_nan=tl.PropagateNan.ALL))
+    b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0, propagate_nan=tl.PropagateNan.ALL))
+    b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0, propagate_nan=tl.PropagateNan.ALL))
     b_gamma = _tl_gamma(b_Gc, b_Gf, b_Gc, b_Gf, m_ij)
     b_A_qk = (_tl_dot(b_query, tl.trans(b_write), DT, WIDE)) * b_gamma * c_scale
     b_R = tl.where(m_before, (_tl_dot(b_write, tl.trans(b_write), DT, WIDE)) * b_gamma, 0.0)
@@ -2097,13 +2098,13 @@ def _chunk_scan_kernel(
         b_strength = tl.where(m_t, b_minus, 0.0)
         b_query = tl.where(m_tk, b_qn, 0.0)
         b_log_decay = tl.where(m_t, b_gate, 0.0)
-        b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
+        b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0, propagate_nan=tl.PropagateNan.ALL)
         b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
         b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log2 - b_coarse, 0)
         b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)
-        b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0))
-        b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
-        b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
+        b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0, propagate_nan=tl.PropagateNan.ALL))
+        b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0, propagate_nan=tl.PropagateNan.ALL))
+        b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0, propagate_nan=tl.PropagateNan.ALL))
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         b_A_kk = tl.load(w_matrices + (1 * BC + o_c[:, None]) * BC + o_c[None, :])
         b_R = tl.load(w_matrices + (2 * BC + o_c[:, None]) * BC + o_c[None, :])
@@ -2297,13 +2298,13 @@ def _chunk_reverse_kernel(
         b_strength = tl.where(m_t, b_minus, 0.0)
         b_query = tl.where(m_tk, b_qn, 0.0)
         b_log_decay = tl.where(m_t, b_gate, 0.0)
-        b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
+        b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0, propagate_nan=tl.PropagateNan.ALL)
         b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
         b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log2 - b_coarse, 0)
         b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)
-        b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0))
-        b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
-        b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
+        b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0, propagate_nan=tl.PropagateNan.ALL))
+        b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0, propagate_nan=tl.PropagateNan.ALL))
+        b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0, propagate_nan=tl.PropagateNan.ALL))
         b_d_o = tl.load(pd_o + o_t[:, None] * sd_o[1] + o_v[None, :] * sd_o[3], mask=m_tv, other=0.0).to(ACC)
         b_d_read = tl.where(m_tv, b_d_o, 0.0)
         if not SUMMARY:
@@ -2454,13 +2455,13 @@ def _chunk_gradients_kernel(
     g_beta = tl.zeros((BC,), ACC)
     g_A_log = tl.zeros((), ACC)
     g_dt_bias = tl.zeros((), ACC)
-    b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
+    b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0, propagate_nan=tl.PropagateNan.ALL)
     b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
     b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log2 - b_coarse, 0)
     b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)
-    b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0))
-    b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
-    b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
+    b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0, propagate_nan=tl.PropagateNan.ALL))
+    b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0, propagate_nan=tl.PropagateNan.ALL))
+    b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0, propagate_nan=tl.PropagateNan.ALL))
     b_dq = tl.zeros((BC, BK), ACC)
     b_dw = tl.zeros((BC, BK), ACC)
     b_da = tl.zeros((BC, BK), ACC)
@@ -2548,13 +2549,13 @@ def _chunk_gradients_kernel(
     b_write = tl.where(m_tk, b_kn, 0.0)
     b_query = tl.where(m_tk, b_qn, 0.0)
     b_log_decay = tl.where(m_t, b_gate, 0.0)
-    b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
+    b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0, propagate_nan=tl.PropagateNan.ALL)
     b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
     b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log2 - b_coarse, 0)
     b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)
-    b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0))
-    b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
-    b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
+    b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0, propagate_nan=tl.PropagateNan.ALL))
+    b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0, propagate_nan=tl.PropagateNan.ALL))
+    b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0, propagate_nan=tl.PropagateNan.ALL))
     b_gamma = _tl_gamma(b_Gc, b_Gf, b_Gc, b_Gf, m_ij)
     b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
     b_R = tl.load(w_matrices + (2 * BC + o_c[:, None]) * BC + o_c[None, :])
@@ -2602,10 +2603,10 @@ def _chunk_gradients_kernel(
         b_minus_2_tokens = b_minus_2 + tl.zeros((BC,), ACC)
         b_d_9 = b_d_log_decay * b_softplus
         b_d_10 = b_d_log_decay * b_minus_2_tokens
-        b_d_11 = tl.sum(b_d_9, 0)
+        b_d_11 = tl.sum(tl.where(m_t, b_d_9, 0.0), 0)
         b_d_12 = _tl_sigmoid(b_total)
         b_d_13 = b_d_10 * b_d_12
-        b_d_14 = tl.sum(b_d_13, 0)
+        b_d_14 = tl.sum(tl.where(m_t, b_d_13, 0.0), 0)
         b_d_15 = -b_d_11
         b_d_16 = b_d_15 * b_exp
         b_d_g = b_d_13
@@ -2719,7 +2720,7 @@ def _chunks_per_segment(chunks: int, programs: int, rows: int, like: torch.Tenso
     if not like.is_cuda:
         return 0
     processors = torch.cuda.get_device_properties(like.device).multi_processor_count
-    segments = min(3 * processors // programs, chunks // (rows * 8))
+    segments = min(3 * processors // max(programs, 1), chunks // (rows * 8))
     return 0 if segments < 4 else triton.cdiv(chunks, rows * segments)
 
 
@@ -2844,22 +2845,22 @@ class _ChunkTiles(NamedTuple):
 
 
 _CHUNK_TILES = (  # the first row that fits is used
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         True, 128, "gfx942", 65536, chunk=64, scan=32, gradients=32, stages=2,
         prepare_warps=2, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         True, 256, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         False, 128, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         False, 256, "gfx942", 65536, chunk=16, scan=16, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
@@ -2874,32 +2875,32 @@ _CHUNK_TILES = (  # the first row that fits is used
         True, 128, "", 101376, chunk=64, scan=32, gradients=32, stages=2,
         prepare_warps=2, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         True, 256, "", 101376, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         False, 128, "", 101376, chunk=16, scan=16, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         False, 256, "", 101376, chunk=16, scan=16, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         True, 128, "", 65536, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=2, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         True, 256, "", 65536, chunk=16, scan=16, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         False, 128, "", 65536, chunk=16, scan=16, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
@@ -2922,13 +2923,14 @@ def _chunk_tiles(sizes: _Sizes, like: torch.Tensor) -> _ChunkTiles:
     """The first row of the table that fits."""
     half = like.dtype != torch.float32
     generation, shared = _gpu(like.device)
+    size, axes = sizes.keys, _KEY_AXIS
     for tiles in _CHUNK_TILES:
-        if tiles.half == half and sizes.keys <= tiles.keys and tiles.shared <= shared and tiles.generation in ("", generation):
+        if tiles.half == half and size <= tiles.keys and tiles.shared <= shared and tiles.generation in ("", generation):
             return tiles
     largest = max((t.keys for t in _CHUNK_TILES if t.half == half and t.shared <= shared and t.generation in ("", generation)), default=0)
     raise ValueError(
-        f"gated_delta_rule: the chunkwise kernels take {_KEY_AXIS} up to {largest} for {like.dtype} on {generation or like.device} with "
-        f"{shared} bytes of shared memory, but it is {sizes.keys}"
+        f"gated_delta_rule: the chunkwise kernels take {axes} up to {largest} for {like.dtype} on {generation or like.device} with "
+        f"{shared} bytes of shared memory, but it is {size}"
     )
 
 
@@ -3011,7 +3013,7 @@ def _triton_chunk_forward(
         memory = _backward_memory(arguments, initial_state, sizes, plan, states, torch.device("meta"))
         return launches + _backward_launches(arguments, options, sizes, plan, cu_seqlens, states, tuple(outputs), d_final, memory)
 
-    _build_first(_configuration(arguments, options, sizes, plan, initial_state, cu_seqlens, save), with_backward, like)
+    _build_first(_configuration(arguments, options, sizes, plan, initial_state, cu_seqlens, segments is None, save), with_backward, like)
     _launch(launches, like)
     return (*outputs, final_state, states)
 
@@ -3032,8 +3034,9 @@ def _configuration(
 
 
 def _widest(arguments: tuple[torch.Tensor | None, ...]) -> torch.Tensor:
-    """The first vector input: its dtype is that of the products."""
-    return next(x for info, x in zip(_ARGUMENTS, arguments, strict=True) if x is not None and info.per_token and info.axes)
+    """The first vector input, else the first input: its dtype is that of the products."""
+    inputs = [(info.axes, x) for info, x in zip(_ARGUMENTS, arguments, strict=True) if x is not None and info.per_token]
+    return next((x for axes, x in inputs if axes), inputs[0][1])
 
 
 def _with_strides(arguments: tuple[torch.Tensor | None, ...]) -> Iterator[Any]:
@@ -3665,7 +3668,8 @@ def _run(
         raise _fail("chunk_size", "16, 32 or 64", f"{chunk_size!r}")
     options, initial, v_first = _prepare(arguments, numbers, flags, initial_state, state_v_first, cu_seqlens)
     save = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (*arguments, initial))
-    *outputs, final_state, _ = form(*arguments, *options, initial, cu_seqlens, chunk_size, save)
+    bounds = None if cu_seqlens is None else cu_seqlens.contiguous()
+    *outputs, final_state, _ = form(*arguments, *options, initial, bounds, chunk_size, save)
     final = (final_state.mT.contiguous() if v_first else final_state) if output_final_state else None
     return (*outputs, final)
 
@@ -3951,7 +3955,8 @@ def step_gated_delta_rule(
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (*arguments, state)):
         raise RuntimeError("step_gated_delta_rule has no gradient: call it under torch.no_grad(), or use fused_recurrent_gated_delta_rule")
     tokens = tuple(x.unsqueeze(1) if info.per_token and x is not None else x for info, x in zip(_ARGUMENTS, arguments, strict=True))
-    outputs = _step(*tokens, *_numbers(numbers, sizes), *flags, state.mT if v_first else state, state_indices)
+    slots = None if state_indices is None else state_indices.contiguous()
+    outputs = _step(*tokens, *_numbers(numbers, sizes), *flags, state.mT if v_first else state, slots)
     return outputs.squeeze(1) if isinstance(outputs, torch.Tensor) else tuple(x.squeeze(1) for x in outputs)
 
 

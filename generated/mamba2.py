@@ -1532,7 +1532,8 @@ def _build_together(launches: tuple[_Launch, ...], like: torch.Tensor) -> None:
             built = each.kernel.warmup(*each.arguments, grid=(each.programs,), **_launch_options(each))
             _ = built.run  # compiles the function that launches it and loads it onto the device
 
-    triton.runtime.driver.active.get_current_target()  # the driver is made here, not by several threads at once
+    for each in launches:  # the driver and the kernels' caches are made here, not by several threads at once
+        _ = each.kernel.device_caches[triton.runtime.driver.active.get_current_device()]
     with ThreadPoolExecutor(min(len(launches), os.cpu_count() or 1)) as pool:
         wait([pool.submit(build, each) for each in reversed(launches)])  # the last kernel takes the longest
 
@@ -1547,7 +1548,7 @@ def _tl_dot(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
 def _tl_gamma(later_c, later_f, earlier_c, earlier_f, mask):
     """Γ [C, C]: the decay from token j (column) to token i (row); the exponent is masked by position and never positive."""
     exponent = (later_c[:, None] - earlier_c[None, :]) + (later_f[:, None] - earlier_f[None, :])
-    return tl.where(mask, tl.exp2(tl.where(mask, tl.minimum(exponent, 0.0), 0.0)), 0.0)
+    return tl.where(mask, tl.exp2(tl.where(mask, tl.minimum(exponent, 0.0, propagate_nan=tl.PropagateNan.ALL), 0.0)), 0.0)
 
 
 @_jit
@@ -1650,13 +1651,13 @@ def _chunk_prepare_kernel(
     b_write = tl.where(m_tk, b_B, 0.0)
     b_query = tl.where(m_tk, b_C, 0.0)
     b_log_decay = tl.where(m_t, b_min, 0.0)
-    b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
+    b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0, propagate_nan=tl.PropagateNan.ALL)
     b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
     b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log2 - b_coarse, 0)
     b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)
-    b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0))
-    b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
-    b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
+    b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0, propagate_nan=tl.PropagateNan.ALL))
+    b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0, propagate_nan=tl.PropagateNan.ALL))
+    b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0, propagate_nan=tl.PropagateNan.ALL))
     b_gamma = _tl_gamma(b_Gc, b_Gf, b_Gc, b_Gf, m_ij)
     b_A_qk = (_tl_dot(b_query, tl.trans(b_write), DT, WIDE)) * b_gamma
     tl.store(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :], b_A_qk.to(w_matrices.dtype.element_ty))
@@ -1811,13 +1812,13 @@ def _chunk_scan_kernel(
         b_value = tl.where(m_tv, b_product, 0.0)
         b_query = tl.where(m_tk, b_C, 0.0)
         b_log_decay = tl.where(m_t, b_min, 0.0)
-        b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
+        b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0, propagate_nan=tl.PropagateNan.ALL)
         b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
         b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log2 - b_coarse, 0)
         b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)
-        b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0))
-        b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
-        b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
+        b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0, propagate_nan=tl.PropagateNan.ALL))
+        b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0, propagate_nan=tl.PropagateNan.ALL))
+        b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0, propagate_nan=tl.PropagateNan.ALL))
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         if not SUMMARY:
             b_read = _tl_dot(b_query, b_S, DT, WIDE) * b_from_start[:, None]
@@ -1999,13 +2000,13 @@ def _chunk_reverse_kernel(
         b_value = tl.where(m_tv, b_product, 0.0)
         b_query = tl.where(m_tk, b_C, 0.0)
         b_log_decay = tl.where(m_t, b_min, 0.0)
-        b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
+        b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0, propagate_nan=tl.PropagateNan.ALL)
         b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
         b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log2 - b_coarse, 0)
         b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)
-        b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0))
-        b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
-        b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
+        b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0, propagate_nan=tl.PropagateNan.ALL))
+        b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0, propagate_nan=tl.PropagateNan.ALL))
+        b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0, propagate_nan=tl.PropagateNan.ALL))
         b_d_y = tl.load(pd_y + o_t[:, None] * sd_y[1] + o_v[None, :] * sd_y[3], mask=m_tv, other=0.0).to(ACC)
         b_d_read = tl.where(m_tv, b_d_y, 0.0)
         if not SUMMARY:
@@ -2140,13 +2141,13 @@ def _chunk_gradients_kernel(
     g_C = tl.zeros((BC, BK), ACC)
     g_D = tl.zeros((), ACC)
     g_dt_bias = tl.zeros((), ACC)
-    b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
+    b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0, propagate_nan=tl.PropagateNan.ALL)
     b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
     b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log2 - b_coarse, 0)
     b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)
-    b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0))
-    b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
-    b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
+    b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0, propagate_nan=tl.PropagateNan.ALL))
+    b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0, propagate_nan=tl.PropagateNan.ALL))
+    b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0, propagate_nan=tl.PropagateNan.ALL))
     b_dq = tl.zeros((BC, BK), ACC)
     b_dw = tl.zeros((BC, BK), ACC)
     b_D_A_qk = tl.zeros((BC, BC), ACC)
@@ -2183,7 +2184,7 @@ def _chunk_gradients_kernel(
         b_d_22 = b_d_y * b_x
         b_d_23 = b_d_y * b_D_tokens_spread
         b_d_24 = tl.sum(tl.where(m_v[None, :], b_d_22, 0.0), 1)
-        b_d_25 = tl.sum(b_d_24, 0)
+        b_d_25 = tl.sum(tl.where(m_t, b_d_24, 0.0), 0)
         b_d_read = tl.where(m_tv, b_d_y, 0.0)
         h_x = b_d_23
         g_D += b_d_25
@@ -2212,11 +2213,11 @@ def _chunk_gradients_kernel(
             b_total = b_dt + b_dt_bias_tokens
             b_d_6 = _tl_sigmoid(b_total)
             b_d_7 = b_d_5 * b_d_6
-            b_d_8 = tl.sum(b_d_7, 0)
+            b_d_8 = tl.sum(tl.where(m_t, b_d_7, 0.0), 0)
             b_d_dt = b_d_7
             b_d_dt_bias = b_d_8
         else:
-            b_d_9 = tl.sum(b_d_5, 0)
+            b_d_9 = tl.sum(tl.where(m_t, b_d_5, 0.0), 0)
             b_d_dt = b_d_5
             b_d_dt_bias = b_d_9
         g_dt += b_d_dt
@@ -2246,13 +2247,13 @@ def _chunk_gradients_kernel(
     b_write = tl.where(m_tk, b_B, 0.0)
     b_query = tl.where(m_tk, b_C, 0.0)
     b_log_decay = tl.where(m_t, b_min, 0.0)
-    b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)
+    b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0, propagate_nan=tl.PropagateNan.ALL)
     b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512
     b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log2 - b_coarse, 0)
     b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)
-    b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0))
-    b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0))
-    b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0))
+    b_from_start = tl.exp2(tl.minimum(b_Gc + b_Gf, 0.0, propagate_nan=tl.PropagateNan.ALL))
+    b_to_end = tl.exp2(tl.minimum((b_Lc - b_Gc) + (b_Lf - b_Gf), 0.0, propagate_nan=tl.PropagateNan.ALL))
+    b_through = tl.exp2(tl.minimum(b_Lc + b_Lf, 0.0, propagate_nan=tl.PropagateNan.ALL))
     b_gamma = _tl_gamma(b_Gc, b_Gf, b_Gc, b_Gf, m_ij)
     b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
     b_dq = b_dq * b_from_start[:, None]
@@ -2287,7 +2288,7 @@ def _chunk_gradients_kernel(
     b_d_12 = tl.where(b_product_2 <= 0.0, b_d_log_decay, 0.0)
     b_d_13 = b_d_12 * b_A_tokens
     b_d_14 = b_d_12 * b_step
-    b_d_15 = tl.sum(b_d_14, 0)
+    b_d_15 = tl.sum(tl.where(m_t, b_d_14, 0.0), 0)
     b_d_16 = tl.where(b_max <= c_dt_max, b_d_13, 0.0)
     b_d_17 = tl.where(tl.full((), c_dt_min, ACC) <= b_raw, b_d_16, 0.0)
     if opt_dt_softplus:
@@ -2295,11 +2296,11 @@ def _chunk_gradients_kernel(
         b_total = b_dt + b_dt_bias_tokens
         b_d_18 = _tl_sigmoid(b_total)
         b_d_19 = b_d_17 * b_d_18
-        b_d_20 = tl.sum(b_d_19, 0)
+        b_d_20 = tl.sum(tl.where(m_t, b_d_19, 0.0), 0)
         b_d_dt_2 = b_d_19
         b_d_dt_bias_2 = b_d_20
     else:
-        b_d_21 = tl.sum(b_d_17, 0)
+        b_d_21 = tl.sum(tl.where(m_t, b_d_17, 0.0), 0)
         b_d_dt_2 = b_d_17
         b_d_dt_bias_2 = b_d_21
     g_dt += b_d_dt_2
@@ -2381,7 +2382,7 @@ def _chunks_per_segment(chunks: int, programs: int, rows: int, like: torch.Tenso
     if not like.is_cuda:
         return 0
     processors = torch.cuda.get_device_properties(like.device).multi_processor_count
-    segments = min(8 * processors // programs, chunks // (rows * 8))
+    segments = min(8 * processors // max(programs, 1), chunks // (rows * 8))
     return 0 if segments < 4 else triton.cdiv(chunks, rows * segments)
 
 
@@ -2506,22 +2507,22 @@ class _ChunkTiles(NamedTuple):
 
 
 _CHUNK_TILES = (  # the first row that fits is used
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         True, 128, "gfx942", 65536, chunk=64, scan=32, gradients=32, stages=2,
         prepare_warps=2, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         True, 256, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         False, 128, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         False, 256, "gfx942", 65536, chunk=16, scan=16, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
@@ -2541,27 +2542,27 @@ _CHUNK_TILES = (  # the first row that fits is used
         True, 256, "", 101376, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         False, 128, "", 101376, chunk=16, scan=16, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         False, 256, "", 101376, chunk=16, scan=16, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         True, 128, "", 65536, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=2, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         True, 256, "", 65536, chunk=16, scan=16, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compiled only
+    # not compared yet
     _ChunkTiles(
         False, 128, "", 65536, chunk=16, scan=16, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
@@ -2584,13 +2585,14 @@ def _chunk_tiles(sizes: _Sizes, like: torch.Tensor) -> _ChunkTiles:
     """The first row of the table that fits."""
     half = like.dtype != torch.float32
     generation, shared = _gpu(like.device)
+    size, axes = sizes.keys, _KEY_AXIS
     for tiles in _CHUNK_TILES:
-        if tiles.half == half and sizes.keys <= tiles.keys and tiles.shared <= shared and tiles.generation in ("", generation):
+        if tiles.half == half and size <= tiles.keys and tiles.shared <= shared and tiles.generation in ("", generation):
             return tiles
     largest = max((t.keys for t in _CHUNK_TILES if t.half == half and t.shared <= shared and t.generation in ("", generation)), default=0)
     raise ValueError(
-        f"mamba2: the chunkwise kernels take {_KEY_AXIS} up to {largest} for {like.dtype} on {generation or like.device} with "
-        f"{shared} bytes of shared memory, but it is {sizes.keys}"
+        f"mamba2: the chunkwise kernels take {axes} up to {largest} for {like.dtype} on {generation or like.device} with "
+        f"{shared} bytes of shared memory, but it is {size}"
     )
 
 
@@ -2673,7 +2675,7 @@ def _triton_chunk_forward(
         memory = _backward_memory(arguments, initial_state, sizes, plan, states, torch.device("meta"))
         return launches + _backward_launches(arguments, options, sizes, plan, cu_seqlens, states, tuple(outputs), d_final, memory)
 
-    _build_first(_configuration(arguments, options, sizes, plan, initial_state, cu_seqlens, save), with_backward, like)
+    _build_first(_configuration(arguments, options, sizes, plan, initial_state, cu_seqlens, segments is None, save), with_backward, like)
     _launch(launches, like)
     return (*outputs, final_state, states)
 
@@ -2694,8 +2696,9 @@ def _configuration(
 
 
 def _widest(arguments: tuple[torch.Tensor | None, ...]) -> torch.Tensor:
-    """The first vector input: its dtype is that of the products."""
-    return next(x for info, x in zip(_ARGUMENTS, arguments, strict=True) if x is not None and info.per_token and info.axes)
+    """The first vector input, else the first input: its dtype is that of the products."""
+    inputs = [(info.axes, x) for info, x in zip(_ARGUMENTS, arguments, strict=True) if x is not None and info.per_token]
+    return next((x for axes, x in inputs if axes), inputs[0][1])
 
 
 def _with_strides(arguments: tuple[torch.Tensor | None, ...]) -> Iterator[Any]:
@@ -3330,7 +3333,8 @@ def _run(
         raise _fail("chunk_size", "16, 32 or 64", f"{chunk_size!r}")
     options, initial, v_first = _prepare(arguments, numbers, flags, initial_state, state_v_first, cu_seqlens)
     save = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (*arguments, initial))
-    *outputs, final_state, _ = form(*arguments, *options, initial, cu_seqlens, chunk_size, save)
+    bounds = None if cu_seqlens is None else cu_seqlens.contiguous()
+    *outputs, final_state, _ = form(*arguments, *options, initial, bounds, chunk_size, save)
     final = (final_state.mT.contiguous() if v_first else final_state) if output_final_state else None
     return (*outputs, final)
 
@@ -3606,7 +3610,8 @@ def step_mamba2(
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (*arguments, state)):
         raise RuntimeError("step_mamba2 has no gradient: call it under torch.no_grad(), or use fused_recurrent_mamba2")
     tokens = tuple(x.unsqueeze(1) if info.per_token and x is not None else x for info, x in zip(_ARGUMENTS, arguments, strict=True))
-    outputs = _step(*tokens, *_numbers(numbers, sizes), *flags, state.mT if v_first else state, state_indices)
+    slots = None if state_indices is None else state_indices.contiguous()
+    outputs = _step(*tokens, *_numbers(numbers, sizes), *flags, state.mT if v_first else state, slots)
     return outputs.squeeze(1) if isinstance(outputs, torch.Tensor) else tuple(x.squeeze(1) for x in outputs)
 
 

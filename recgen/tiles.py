@@ -9,7 +9,7 @@ Decay = Literal["none", "scalar", "vector"]
 
 DECAYS: Final[tuple[Decay, ...]] = ("none", "scalar", "vector")
 
-_KIB_163, _KIB_99, _KIB_64 = 163 * 1024, 99 * 1024, 64 * 1024
+_KIB_227, _KIB_163, _KIB_99, _KIB_64 = 227 * 1024, 163 * 1024, 99 * 1024, 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ChunkTiles:
     @property
     def note(self) -> str:
         """What the row was compared on, in words."""
-        return "; ".join(f"compared on {v}" for v in self.validated) or "compiled only"
+        return "; ".join(f"compared on {v}" for v in self.validated) or "not compared yet"
 
 
 _SEEN: Final[dict[tuple[Decay, bool, bool, int], tuple[Validation, ...]]] = {
@@ -105,9 +105,11 @@ CHUNK_TILES: Final = tuple(row for decay in DECAYS for corrects in (False, True)
 def rows_for(decay: str, corrects: bool, whole: bool = False) -> tuple[ChunkTiles, ...]:
     """The rows of a class of recurrences, in the order in which they are tried.
 
-    `whole`: a program of the scans holds the whole value axis, with more warps, fewer tokens, and without loading ahead.
+    `whole`: a program holds the whole value axis, whose size then counts as the keys' does, with more warps, fewer tokens, and without
+    loading ahead.
     """
     rows = tuple(t for t in CHUNK_TILES if t.decay == decay and t.corrects == corrects)
     if not whole:
         return rows
-    return tuple(replace(t, chunk=max(16, t.chunk // 2), stages=1, scan_warps=8, validated=()) for t in rows)
+    held = (replace(t, chunk=max(16, t.chunk // 2), stages=1, scan_warps=8, validated=()) for t in rows)
+    return tuple(replace(t, shared=max(t.shared, _KIB_227)) if t.keys > 128 and not t.generation else t for t in held)

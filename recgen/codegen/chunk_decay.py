@@ -9,6 +9,7 @@ from recgen.analysis.normal_form import Decay
 from recgen.derive.operands import OperandSet, ReadNames, StreamNames
 
 DOT = "_tl_dot"
+NAN_STAYS = "propagate_nan=tl.PropagateNan.ALL"
 Lines = tuple[str, ...]
 
 

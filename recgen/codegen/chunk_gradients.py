@@ -63,11 +63,11 @@ class GradientPrinter:
     def _zero(self, a: KernelArgument) -> str:
         return f"g_{a.value.name} = tl.zeros({self.printer.shape(a.value)}, ACC)"
 
-    def _add(self, adjoint: Program, skip: bool) -> tuple[str, ...]:
+    def _add(self, adjoint: Program) -> tuple[str, ...]:
         """Adds an adjoint's results to the accumulators."""
         lines = []
         for name, gradient in adjoint.results:
-            if name in self.sliced and skip:
+            if name in self.sliced:
                 continue
             lines.append(f"g_{name} += {self.printer.operand(gradient)}")
         return tuple(lines)
@@ -212,7 +212,7 @@ class GradientPrinter:
         loaded = mentioned(needed(k.program.statements, {x.name for x in self.arguments})) | used
         lines += [line for a in k.arguments if a.value.name in loaded and not a.sliced for line in k.load(a)]
         lines += self.printer.lines(program.statements)
-        return (*lines, *self._add(program, skip=True))
+        return (*lines, *self._add(program))
 
     def _store(self) -> tuple[str, ...]:
         lines: list[str] = []

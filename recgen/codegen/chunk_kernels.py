@@ -255,13 +255,10 @@ class ChunkKernels:
     def cotangent_lines(self, again: tuple[str, ...]) -> tuple[str, ...]:
         """The reads' gradients from the outputs'; `again` computes the reads where they are needed."""
         program, cotangents = self.readout_gradient(tuple(self.reads))
-        loads: list[str] = []
-        for (role, value), _ in zip(cotangents, self.form.outputs, strict=False):
-            loads += self.load_cotangent(role, value)
-        needed = mentioned(program.statements) & {r.name for r in self.reads}
+        loads = [line for role, value in cotangents for line in self.load_cotangent(role, value)]
         used = mentioned(program.statements)
         arguments = [line for a in self.arguments if a.value.name in used for line in self.load(a)]
-        lines = [*(again if needed else ()), *arguments, *loads, *self.printer.lines(program.statements)]
+        lines = [*(again if used & {r.name for r in self.reads} else ()), *arguments, *loads, *self.printer.lines(program.statements)]
         found = dict(program.results)
         for r in self.operands.reads:
             operand = found.get(f"read{r.tag}")
@@ -274,15 +271,16 @@ class ChunkKernels:
         return differentiate(self.readout, wanted, self.reserved)
 
     def load_cotangent(self, role: str, value: Value) -> tuple[str, ...]:
-        """Loads an output's gradient."""
+        """Loads an output's gradient; one that is not over the value axis for the first value block alone."""
         output = next(o for o in self.form.outputs if o.name == role)
         axis = output_axis(output.value)
         name = f"b_{value.name}"
         if not axis:
-            return (f"{name} = tl.load(pd_{role} + o_t * sd_{role}[1], mask=m_t, other=0.0).to(ACC)",)
+            return (f"{name} = tl.load(pd_{role} + o_t * sd_{role}[1], mask=tl.where(i_v == 0, m_t, False), other=0.0).to(ACC)",)
         names = self.printer.axes[axis]
         address = f"pd_{role} + o_t[:, None] * sd_{role}[1] + {names.offsets}[None, :] * sd_{role}[3]"
-        return (f"{name} = tl.load({address}, mask={tile_mask(names.mask)}, other=0.0).to(ACC)",)
+        mask = tile_mask(names.mask) if axis == self.form.value_axis else f"tl.where(i_v == 0, {tile_mask(names.mask)}, False)"
+        return (f"{name} = tl.load({address}, mask={mask}, other=0.0).to(ACC)",)
 
     @property
     def rereads(self) -> bool:

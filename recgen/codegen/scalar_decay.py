@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from recgen.codegen.chunk_decay import Boundary, ChunkDecay, Lines, Rows, Score
+from recgen.codegen.chunk_decay import NAN_STAYS, Boundary, ChunkDecay, Lines, Rows, Score
 from recgen.derive.operands import ReadNames, StreamNames
 
 
@@ -16,13 +16,13 @@ class ScalarDecay(ChunkDecay):
     _STRETCHES: ClassVar = {"start": "b_from_start", "before": "b_from_start_before", "end": "b_to_end"}
 
     def _exponential(self, exponent: str, sign: str) -> str:
-        limited = f"tl.minimum({exponent}, 0.0)" if self.decay.bounded else exponent
+        limited = f"tl.minimum({exponent}, 0.0, {NAN_STAYS})" if self.decay.bounded else exponent
         return f"tl.exp2({limited})" + (f" * {sign}" if self.signed else "")
 
     def cumulate(self) -> Lines:
         """Cumulated decays as two sums, of multiples of 1/512 and of the rest (see the PyTorch form); the sign as the parity of a count."""
         lines = [
-            "b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)",
+            f"b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0, {NAN_STAYS})",
             "b_coarse = tl.floor(b_log2 * 512 + 0.5) / 512",
             "b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log2 - b_coarse, 0)",
             "b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)",

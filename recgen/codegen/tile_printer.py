@@ -45,7 +45,9 @@ class TilePrinter(ProgramPrinter):
         if s.op == "tokens":
             return f"{names[0]} + tl.zeros({self.shape(s.target)}, ACC)"
         if s.op == "sum_tokens":
-            return f"tl.sum({names[0]}, 0)" if not s.target.axis else f"tl.sum({names[0]}, 0)[None, :]"
+            if not s.target.axis:
+                return f"tl.sum(tl.where(m_t, {names[0]}, 0.0), 0)"
+            return f"tl.sum(tl.where(m_t[:, None], {names[0]}, 0.0), 0)[None, :]"
         if s.op == "spread":
             assert isinstance(source, Value)
             return (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from recgen.codegen.chunk_decay import DOT, Boundary, ChunkDecay, Lines, Rows, Score
+from recgen.codegen.chunk_decay import DOT, NAN_STAYS, Boundary, ChunkDecay, Lines, Rows, Score
 from recgen.codegen.triton_printer import INDENT
 from recgen.derive.operands import ReadNames, StreamNames
 
@@ -38,10 +38,10 @@ class VectorDecay(ChunkDecay):
 
     def cumulate(self) -> Lines:
         """Cumulated decays."""
-        lines = ["b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0)"]
+        lines = [f"b_log2 = tl.maximum(b_log_decay * 1.4426950408889634, -151.0, {NAN_STAYS})"]
         lines += ["b_turns = tl.where(b_sign < 0.0, 1.0, 0.0)"] * self.signed
         total = "tl.sum(b_log2, 0)"
-        through = f"tl.exp2(tl.minimum({total}, 0.0))" if self.decay.bounded else f"tl.exp2({total})"
+        through = f"tl.exp2(tl.minimum({total}, 0.0, {NAN_STAYS}))" if self.decay.bounded else f"tl.exp2({total})"
         return (*lines, f"b_through = {through}{' * _tl_parity(tl.sum(b_turns, 0))' * self.signed}")
 
     def keep(self) -> Lines:

@@ -102,7 +102,7 @@ def _tile_row(t: ChunkTiles) -> tuple[str, ...]:
     """One row of tiles in words: warps that prepare, value columns and warps of the scans, then of the gradients."""
     sizes = (t.chunk, t.prepare_warps, t.scan, t.scan_warps, t.stages, t.gradients, t.gradient_warps)
     kind = "half" if t.half else "float32"
-    seen = "; ".join(map(str, t.validated)) or "nothing yet: compiled only"
+    seen = "; ".join(map(str, t.validated)) or "nothing yet"
     return (kind, str(t.keys), t.generation or "any", str(t.shared // 1024), *map(str, sizes), seen)
 
 

@@ -111,4 +111,4 @@ def test_what_a_row_was_compared_on_in_words() -> None:
     seen = (Validation("sm_90", "ptxas 13.0", 0.0051), Validation("gfx942", "ROCm 7.0", 0.004))
     tiles = ChunkTiles("none", False, True, 128, 64, 32, 32, 2, validated=seen)
     assert tiles.note == "compared on sm_90, ptxas 13.0: 5.1e-03; compared on gfx942, ROCm 7.0: 4.0e-03"
-    assert ChunkTiles("none", False, True, 128, 64, 32, 32, 2).note == "compiled only"
+    assert ChunkTiles("none", False, True, 128, 64, 32, 32, 2).note == "not compared yet"

@@ -1,5 +1,6 @@
 """The chunkwise kernels, forward and backward, against the float64 loop and its autograd."""
 
+import functools
 import math
 from pathlib import Path
 
@@ -42,6 +43,7 @@ CASES = {
     "a decay per channel, a chunk of 64": Case("gla", SIZES, tokens=70, chunk=64, heads=1),
     "a decay per channel, packed": Case("kda", SIZES, tokens=40, bounds=(0, 17, 17, 18, 40), chunk=16),
     "a decay per channel, a chunk of 32, several corrections": Case("two_corrections", SIZES, tokens=40, chunk=32, heads=1),
+    "outputs beside the value axis, several blocks": Case("narrow_outputs", {"K": 7, "V": 40}, tokens=21, chunk=16),
     "bfloat16": Case("gated_delta_rule", SIZES, tokens=20, dtype=torch.bfloat16, options=GATES, chunk=16),
 }
 
@@ -83,6 +85,26 @@ def test_segments_meet_in_the_combination(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_case(case: Case) -> None:
     check(case)
+
+
+def test_boundaries_of_any_strides() -> None:
+    inputs = Inputs(DELTA.but(tokens=40, bounds=(0, 17, 18, 40)))
+    run = functools.partial(module("gated_delta_rule").chunk_gated_delta_rule, **inputs.arguments, output_final_state=True, chunk_size=16)
+    spread = torch.stack((inputs.bounds, torch.full((4,), 999, dtype=torch.int32)), 1)[:, 0]
+    assert not spread.is_contiguous()
+    assert all(torch.equal(x, y) for x, y in zip(run(cu_seqlens=spread), run(cu_seqlens=inputs.bounds), strict=True))
+
+
+@pytest.mark.parametrize("spec", ["simple_gla", "gla"])
+def test_a_gate_that_is_not_a_number_shows(spec: str) -> None:
+    def spoiled(arguments: dict[str, torch.Tensor | None]) -> dict[str, torch.Tensor | None]:
+        g = arguments["g"]
+        assert g is not None
+        g = g.clone()
+        g[:, 3] = math.nan
+        return arguments | {"g": g}
+
+    assert forward(Inputs(Case(spec, SIZES, tokens=20, chunk=16, change=spoiled)))[0][:, 3:].isnan().all()
 
 
 @pytest.mark.parametrize("spec", ["simple_gla", "gla", "kda"])

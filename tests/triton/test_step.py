@@ -1,5 +1,7 @@
 """One token in place, against the recurrent kernel and the contract of state pools."""
 
+import functools
+
 import pytest
 import torch
 
@@ -57,6 +59,15 @@ def test_slots(spec: str):
         compare("its state", pool[1], outputs[-2][2], 1e-5)
         untouched = [0, 2, 3, 5]
         assert torch.equal(pool[untouched], before[untouched])
+
+
+def test_slots_of_any_strides():
+    inputs = Inputs(Case("gated_delta_rule", SIZES, tokens=1, batch=2))
+    run = functools.partial(module("gated_delta_rule").step_gated_delta_rule, **dict(zip(inputs.arguments, token(inputs, 0), strict=False)))
+    spread = torch.tensor([1, 7, 0, 7])[::2]
+    one, other = inputs.initial.clone(), inputs.initial.clone()
+    assert torch.equal(run(state=one, state_indices=spread), run(state=other, state_indices=spread.contiguous()))
+    assert torch.equal(one, other)
 
 
 def test_no_rows():
