@@ -75,19 +75,22 @@ def representatives() -> tuple[str, ...]:
     return tuple(sorted({class_of(spec): spec for spec in reversed(specs())}.values()))
 
 
-def points() -> list[Point]:
-    """The whole matrix."""
+def points(version: str) -> list[Point]:
+    """What is compiled with a Triton: with the oldest the whole matrix, with the newest one spec of each class for every target."""
     shipped = [Point(spec, *shape, target) for *shape, targets in SHAPES for spec in specs() for target in targets]
-    return shipped + [Point(spec, "bfloat16", 128, "plain", "sm_90") for spec in OTHERS]
+    whole = shipped + [Point(spec, "bfloat16", 128, "plain", "sm_90") for spec in OTHERS]
+    return whole if version == TRITONS[0] else [p for p in whole if representative(p)]
+
+
+def representative(point: Point) -> bool:
+    """Whether a point stands for its class."""
+    return (point.dtype, point.keys, point.variant) == ("bfloat16", 128, "plain") and point.spec in representatives()
 
 
 def verified(point: Point) -> bool:
     """Whether continuous integration compiles a point: each spec once with the oldest Triton, one of each class everywhere with both."""
-    if (point.dtype, point.keys) != ("bfloat16", 128):
-        return False
-    if point.target in ONCE and triton.__version__ == TRITONS[0]:
-        return True
-    return point.variant == "plain" and point.spec in representatives()
+    once = (point.dtype, point.keys) == ("bfloat16", 128) and point.target in ONCE and triton.__version__ == TRITONS[0]
+    return once or representative(point)
 
 
 def entries(chosen: list[Point]) -> dict[tuple[str, str], Entry]:
@@ -115,7 +118,7 @@ def save(record: Record, file: Path) -> None:
 
 def never_launched() -> list[str]:
     """Kernels that no point reaches."""
-    reached = {(e.job.point.spec, e.name.split()[1]) for e in entries(points()).values()}
+    reached = {(e.job.point.spec, e.name.split()[1]) for e in entries(points(TRITONS[0])).values()}
     defined = {(spec, name) for spec in specs() + OTHERS for name in re.findall(r"@_triton_kernel\(.*\)\ndef _(\w+)\(", compiled(spec)[1])}
     return [" ".join(pair) for pair in sorted(defined - reached)]
 
@@ -123,8 +126,9 @@ def never_launched() -> list[str]:
 def check(file: Path) -> int:
     """Whether the record is of the kernels as they are; says of which it is not."""
     record, wanted = load(file), {}
-    for (digest, target), entry in entries(points()).items():
-        wanted |= {(digest, f"{target} {version}"): f"{entry.name}, {target}, triton {version}" for version in TRITONS}
+    for version in TRITONS:
+        found = entries(points(version))
+        wanted |= {(digest, f"{target} {version}"): f"{e.name}, {target}, triton {version}" for (digest, target), e in found.items()}
     held = {(digest, key): f"{row['is']}, {key}" for digest, row in record.items() for key in row.keys() - {"is"}}
     findings = {
         "never launched": never_launched(),
@@ -143,8 +147,9 @@ def check(file: Path) -> int:
 
 def update(file: Path, only: str, everything: bool) -> int:
     """Compiles with this Triton what the record lacks, drops what is no more, and keeps the results as they come."""
-    record, found, version = load(file), entries(points()), triton.__version__
-    known = {(digest, f"{target} {v}") for digest, target in found for v in TRITONS}
+    record, version = load(file), triton.__version__
+    every = {v: entries(points(v)) for v in TRITONS}
+    found, known = every[version], {(digest, f"{target} {v}") for v in TRITONS for digest, target in every[v]}
     record = {digest: {key: x for key, x in row.items() if (digest, key) in known} for digest, row in record.items()}
     lacking = [e for (digest, target), e in found.items() if not isinstance(record.get(digest, {}).get(f"{target} {version}"), list)]
     todo = list(found.values()) if everything else lacking  # a failure is tried again
@@ -152,7 +157,7 @@ def update(file: Path, only: str, everything: bool) -> int:
     start, numbers = time.monotonic(), count(1)
 
     def write() -> None:
-        names = {digest: entry.name for (digest, _), entry in reversed(found.items())}
+        names = {digest: entry.name for (digest, _), entry in reversed(every[TRITONS[0]].items())}
         save({digest: {"is": names[digest]} | row for digest, row in record.items() if row}, file)
 
     def keep(job: Job, result: Result) -> None:
@@ -182,7 +187,7 @@ def worse(result: Result, recorded: Result | None) -> str:
 def verify(file: Path) -> int:
     """Compiles anew what continuous integration does, and compares with the record."""
     record, version, start, faults = load(file), triton.__version__, time.monotonic(), []
-    jobs = {entry.job: entry for entry in entries([p for p in points() if verified(p)]).values()}
+    jobs = {entry.job: entry for entry in entries([p for p in points(version) if verified(p)]).values()}
 
     def keep(job: Job, result: Result) -> None:
         fault = worse(result, record.get(job.digest, {}).get(f"{job.point.target} {version}"))
