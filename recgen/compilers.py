@@ -13,8 +13,8 @@ Version = tuple[int, int]
 class CompilerFault:
     """Releases of ptxas that make wrong kernels for a GPU.
 
-    `generation`: of the GPU; `since`, `before`: the first such release and the first that was right again; `kernels` and `half`: which
-    kernels, and whether only with half-precision inputs; `effect`: what they do, in words.
+    `generation`: of the GPU; `since`, `before`: the first release that is refused and the first that was right again; `kernels` and `half`:
+    which kernels, and whether only with half-precision inputs; `effect`: what they do, in words.
     """
 
     generation: str

@@ -2,7 +2,7 @@
 
 The rows themselves carry the decay. `prepare` keeps rows decayed to the chunk's borders for the scans, and scores are summed over halvings
 of the chunk: in a block of twice 2^l tokens, rows of the later half take the decay since the middle, rows of the earlier half that up to
-it. Both are products of numbers between 0 and 1, and every exponent is a sum of log decays of one sign: nothing overflows, nothing cancels.
+it. Where a decay is proved to lie in [0, 1], both are products of such numbers: no exponent is positive, and its terms have one sign.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def _kernels(plan: KernelPlan) -> tuple[Block, ...]:
     r = plan.recurrent
     entries = f"about {r.forward} entries of the state a program forward, {r.backward} backward, {r.step} in a step"
     items = [f"recurrent kernels: {entries}; loads {r.stages} tokens ahead"]
-    items.append("chunkwise kernels: products of float32 in three tf32 parts; of their tiles the first row that fits is used")
+    items.append("chunkwise kernels: float32 products in three parts, tf32 or bfloat16; of their tiles the first row that fits is used")
     cut = plan.segments
     items.append(
         f"a sequence is cut into segments, scanned at once, where that makes {cut.least} or more of {cut.chunks} or more chunks and "
