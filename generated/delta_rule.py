@@ -40,7 +40,9 @@ import torch.nn.functional as F
 try:
     import triton
     import triton.language as tl
-except ModuleNotFoundError:  # the PyTorch forms need torch alone
+except ModuleNotFoundError as missing:  # the PyTorch forms need torch alone
+    if missing.name != "triton" or os.environ.get("TRITON_INTERPRET", "0") == "1":
+        raise
     triton = None
 
 __all__ = [
@@ -665,6 +667,8 @@ def _torch_step(
     sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
     inputs = _stretch(arguments, slice(None), 0, sizes, dtype)
     operands = [x[0] for x in _operands(*inputs, *options, sizes=sizes, chunk=1)]
+    if state_indices is not None and (state_indices >= state.shape[0]).any():
+        raise _fail("state_indices", f"slots below {state.shape[0]}", f"{state_indices.tolist()}")
     live = None if state_indices is None else state_indices >= 0
     slots = torch.arange(sizes.batch, device=state.device) if state_indices is None else state_indices.clamp(min=0)
     before = state[slots].to(dtype).flatten(0, 1)
@@ -905,7 +909,7 @@ def _triton_recurrent_forward(
     return o, _final, _saved
 
 
-@_triton_kernel("s_beta", "n_scale")
+@_triton_kernel("slots", "s_beta", "n_scale")
 def _step_kernel(
     p_q, s_q,
     p_k, s_k,
@@ -915,6 +919,7 @@ def _step_kernel(
     p_state,
     s_state,
     p_indices,
+    slots,
     n_scale: tl.float64,
     opt_use_qk_l2norm_in_kernel: tl.constexpr,
     H: tl.constexpr,
@@ -951,7 +956,7 @@ def _step_kernel(
         slot = tl.load(p_indices + i_n).to(tl.int64)
     else:
         slot = i_n
-    here = slot >= 0  # a negative slot: nothing is read or written, the outputs are 0
+    here = (slot >= 0) & (slot < slots)  # a slot that the pool does not have: nothing is read or written, the outputs are 0
     m_here = tl.where(here, m_s, False)  # not `&`: the interpreter of newer Tritons takes no mask from a spread number
     p_state += slot * s_state[0] + i_h * s_state[1]
     o_s = o_k[:, None] * s_state[2] + o_v[None, :] * s_state[3]
@@ -1014,6 +1019,7 @@ def _triton_step(
                 state,
                 state.stride(),
                 state_indices,
+                state.shape[0],
                 float(scale),
                 use_qk_l2norm_in_kernel,
                 _H,
@@ -2970,7 +2976,7 @@ def _run(
 ) -> tuple[Any, ...]:
     """Checks, calls an operator, and gives outputs and the final state as they were asked for."""
     _check_flag("output_final_state", output_final_state)
-    if chunk_size not in (16, 32, 64):
+    if isinstance(chunk_size, float) or chunk_size not in (16, 32, 64):
         raise _fail("chunk_size", "16, 32 or 64", f"{chunk_size!r}")
     options, initial, v_first = _prepare(arguments, numbers, flags, initial_state, state_v_first, cu_seqlens)
     save = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (*arguments, initial))
@@ -3000,7 +3006,7 @@ def naive_recurrent_delta_rule(
         q: [B, T, H, K].
         k: [B, T, H, K].
         v: [B, T, HV, V].
-        beta: [B, T, HV], in.
+        beta: [B, T, HV], within the bounds of its domain in the spec; not checked.
         scale: a number.
         use_qk_l2norm_in_kernel: chooses code.
         initial_state: [N, HV, K, V], any floating dtype; zeros if None.
@@ -3044,7 +3050,7 @@ def fused_recurrent_delta_rule(
         q: [B, T, H, K].
         k: [B, T, H, K].
         v: [B, T, HV, V].
-        beta: [B, T, HV], in.
+        beta: [B, T, HV], within the bounds of its domain in the spec; not checked.
         scale: a number.
         use_qk_l2norm_in_kernel: chooses code.
         initial_state: [N, HV, K, V], any floating dtype; zeros if None.
@@ -3092,7 +3098,7 @@ def chunk_delta_rule(
         q: [B, T, H, K].
         k: [B, T, H, K].
         v: [B, T, HV, V].
-        beta: [B, T, HV], in.
+        beta: [B, T, HV], within the bounds of its domain in the spec; not checked.
         scale: a number.
         use_qk_l2norm_in_kernel: chooses code.
         initial_state: [N, HV, K, V], any floating dtype; zeros if None.
@@ -3140,7 +3146,7 @@ def delta_rule(
         q: [B, T, H, K].
         k: [B, T, H, K].
         v: [B, T, HV, V].
-        beta: [B, T, HV], in.
+        beta: [B, T, HV], within the bounds of its domain in the spec; not checked.
         scale: a number.
         use_qk_l2norm_in_kernel: chooses code.
         initial_state: [N, HV, K, V], any floating dtype; zeros if None.
@@ -3187,11 +3193,12 @@ def step_delta_rule(
         q: [B, H, K].
         k: [B, H, K].
         v: [B, HV, V].
-        beta: [B, HV], in.
+        beta: [B, HV], within the bounds of its domain in the spec; not checked.
         scale: a number.
         use_qk_l2norm_in_kernel: chooses code.
         state: [slots, HV, K, V], any floating dtype, updated in place.
-        state_indices: int32 or int64 [B], the slot of every row, the row itself if None; a negative one skips its row (output 0).
+        state_indices: int32 or int64 [B], the slot of every row, all different, the row itself if None; a negative one skips its row
+            (output 0), and so does, on a GPU, one that the pool does not have.
         state_v_first: order of the state's axes, True for [.., V, K]; None for the declared [K, V].
 
     Returns:

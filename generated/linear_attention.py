@@ -36,7 +36,9 @@ import torch.nn.functional as F
 try:
     import triton
     import triton.language as tl
-except ModuleNotFoundError:  # the PyTorch forms need torch alone
+except ModuleNotFoundError as missing:  # the PyTorch forms need torch alone
+    if missing.name != "triton" or os.environ.get("TRITON_INTERPRET", "0") == "1":
+        raise
     triton = None
 
 __all__ = [
@@ -556,6 +558,8 @@ def _torch_step(
     sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
     inputs = _stretch(arguments, slice(None), 0, sizes, dtype)
     operands = [x[0] for x in _operands(*inputs, *options, sizes=sizes, chunk=1)]
+    if state_indices is not None and (state_indices >= state.shape[0]).any():
+        raise _fail("state_indices", f"slots below {state.shape[0]}", f"{state_indices.tolist()}")
     live = None if state_indices is None else state_indices >= 0
     slots = torch.arange(sizes.batch, device=state.device) if state_indices is None else state_indices.clamp(min=0)
     before = state[slots].to(dtype).flatten(0, 1)
@@ -762,7 +766,7 @@ def _triton_recurrent_forward(
     return o, _final, _saved
 
 
-@_triton_kernel("n_scale")
+@_triton_kernel("slots", "n_scale")
 def _step_kernel(
     p_q, s_q,
     p_k, s_k,
@@ -771,6 +775,7 @@ def _step_kernel(
     p_state,
     s_state,
     p_indices,
+    slots,
     n_scale: tl.float64,
     H: tl.constexpr,
     HV: tl.constexpr,
@@ -805,7 +810,7 @@ def _step_kernel(
         slot = tl.load(p_indices + i_n).to(tl.int64)
     else:
         slot = i_n
-    here = slot >= 0  # a negative slot: nothing is read or written, the outputs are 0
+    here = (slot >= 0) & (slot < slots)  # a slot that the pool does not have: nothing is read or written, the outputs are 0
     m_here = tl.where(here, m_s, False)  # not `&`: the interpreter of newer Tritons takes no mask from a spread number
     p_state += slot * s_state[0] + i_h * s_state[1]
     o_s = o_k[:, None] * s_state[2] + o_v[None, :] * s_state[3]
@@ -851,6 +856,7 @@ def _triton_step(
                 state,
                 state.stride(),
                 state_indices,
+                state.shape[0],
                 float(scale),
                 _H,
                 _HV,
@@ -2592,7 +2598,7 @@ def _run(
 ) -> tuple[Any, ...]:
     """Checks, calls an operator, and gives outputs and the final state as they were asked for."""
     _check_flag("output_final_state", output_final_state)
-    if chunk_size not in (16, 32, 64):
+    if isinstance(chunk_size, float) or chunk_size not in (16, 32, 64):
         raise _fail("chunk_size", "16, 32 or 64", f"{chunk_size!r}")
     options, initial, v_first = _prepare(arguments, numbers, flags, initial_state, state_v_first, cu_seqlens)
     save = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (*arguments, initial))
@@ -2793,7 +2799,8 @@ def step_linear_attention(
         v: [B, HV, V].
         scale: a number.
         state: [slots, HV, K, V], any floating dtype, updated in place.
-        state_indices: int32 or int64 [B], the slot of every row, the row itself if None; a negative one skips its row (output 0).
+        state_indices: int32 or int64 [B], the slot of every row, all different, the row itself if None; a negative one skips its row
+            (output 0), and so does, on a GPU, one that the pool does not have.
         state_v_first: order of the state's axes, True for [.., V, K]; None for the declared [K, V].
 
     Returns:

@@ -45,7 +45,9 @@ import torch.nn.functional as F
 try:
     import triton
     import triton.language as tl
-except ModuleNotFoundError:  # the PyTorch forms need torch alone
+except ModuleNotFoundError as missing:  # the PyTorch forms need torch alone
+    if missing.name != "triton" or os.environ.get("TRITON_INTERPRET", "0") == "1":
+        raise
     triton = None
 
 __all__ = [
@@ -765,6 +767,8 @@ def _torch_step(
     sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
     inputs = _stretch(arguments, slice(None), 0, sizes, dtype)
     operands = [x[0] for x in _operands(*inputs, *options, sizes=sizes, chunk=1)]
+    if state_indices is not None and (state_indices >= state.shape[0]).any():
+        raise _fail("state_indices", f"slots below {state.shape[0]}", f"{state_indices.tolist()}")
     live = None if state_indices is None else state_indices >= 0
     slots = torch.arange(sizes.batch, device=state.device) if state_indices is None else state_indices.clamp(min=0)
     before = state[slots].to(dtype).flatten(0, 1)
@@ -1045,7 +1049,7 @@ def _triton_recurrent_forward(
     return y, _final, _saved
 
 
-@_triton_kernel("s_dt", "s_A", "s_D", "s_dt_bias", "n_dt_min", "n_dt_max")
+@_triton_kernel("slots", "s_dt", "s_A", "s_D", "s_dt_bias", "n_dt_min", "n_dt_max")
 def _step_kernel(
     p_x, s_x,
     p_dt, s_dt,
@@ -1058,6 +1062,7 @@ def _step_kernel(
     p_state,
     s_state,
     p_indices,
+    slots,
     n_dt_min: tl.float64,
     n_dt_max: tl.float64,
     opt_dt_softplus: tl.constexpr,
@@ -1102,7 +1107,7 @@ def _step_kernel(
         slot = tl.load(p_indices + i_n).to(tl.int64)
     else:
         slot = i_n
-    here = slot >= 0  # a negative slot: nothing is read or written, the outputs are 0
+    here = (slot >= 0) & (slot < slots)  # a slot that the pool does not have: nothing is read or written, the outputs are 0
     m_here = tl.where(here, m_s, False)  # not `&`: the interpreter of newer Tritons takes no mask from a spread number
     p_state += slot * s_state[0] + i_h * s_state[1]
     o_s = o_k[:, None] * s_state[2] + o_v[None, :] * s_state[3]
@@ -1174,6 +1179,7 @@ def _triton_step(
                 state,
                 state.stride(),
                 state_indices,
+                state.shape[0],
                 float(dt_min),
                 float(dt_max),
                 dt_softplus,
@@ -3329,7 +3335,7 @@ def _run(
 ) -> tuple[Any, ...]:
     """Checks, calls an operator, and gives outputs and the final state as they were asked for."""
     _check_flag("output_final_state", output_final_state)
-    if chunk_size not in (16, 32, 64):
+    if isinstance(chunk_size, float) or chunk_size not in (16, 32, 64):
         raise _fail("chunk_size", "16, 32 or 64", f"{chunk_size!r}")
     options, initial, v_first = _prepare(arguments, numbers, flags, initial_state, state_v_first, cu_seqlens)
     save = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (*arguments, initial))
@@ -3362,7 +3368,7 @@ def naive_recurrent_mamba2(
     Args:
         x: [B, T, HV, P].
         dt: [B, T, HV].
-        A: [HV], negative.
+        A: [HV], negative; not checked.
         B: [B, T, H, N].
         C: [B, T, H, N].
         D: [HV].
@@ -3414,7 +3420,7 @@ def fused_recurrent_mamba2(
     Args:
         x: [B, T, HV, P].
         dt: [B, T, HV].
-        A: [HV], negative.
+        A: [HV], negative; not checked.
         B: [B, T, H, N].
         C: [B, T, H, N].
         D: [HV].
@@ -3470,7 +3476,7 @@ def chunk_mamba2(
     Args:
         x: [B, T, HV, P].
         dt: [B, T, HV].
-        A: [HV], negative.
+        A: [HV], negative; not checked.
         B: [B, T, H, N].
         C: [B, T, H, N].
         D: [HV].
@@ -3526,7 +3532,7 @@ def mamba2(
     Args:
         x: [B, T, HV, P].
         dt: [B, T, HV].
-        A: [HV], negative.
+        A: [HV], negative; not checked.
         B: [B, T, H, N].
         C: [B, T, H, N].
         D: [HV].
@@ -3581,7 +3587,7 @@ def step_mamba2(
     Args:
         x: [B, HV, P].
         dt: [B, HV].
-        A: [HV], negative.
+        A: [HV], negative; not checked.
         B: [B, H, N].
         C: [B, H, N].
         D: [HV].
@@ -3590,7 +3596,8 @@ def step_mamba2(
         dt_min: a number.
         dt_max: a number.
         state: [slots, HV, P, N], any floating dtype, updated in place.
-        state_indices: int32 or int64 [B], the slot of every row, the row itself if None; a negative one skips its row (output 0).
+        state_indices: int32 or int64 [B], the slot of every row, all different, the row itself if None; a negative one skips its row
+            (output 0), and so does, on a GPU, one that the pool does not have.
         state_v_first: order of the state's axes, True for [.., P, N]; None for the declared [P, N].
 
     Returns:

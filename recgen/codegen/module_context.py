@@ -192,10 +192,21 @@ def _layout(a: ArgumentInfo, lead: tuple[str, ...]) -> str:
     return "[" + ", ".join((*lead, "H" if a.grouped else "HV", *a.axes)) + "]"
 
 
+_DOMAINS = {
+    "log_decay": "a log decay, never positive; not checked",
+    "decay": "a decay, between 0 and 1; not checked",
+    "in": "within the bounds of its domain in the spec; not checked",
+    "positive": "positive; not checked",
+    "negative": "negative; not checked",
+    "nonnegative": "not negative; not checked",
+}
+"""What the docstrings say of a domain."""
+
+
 def _argument_lines(form: NormalForm, lead: tuple[str, ...]) -> list[str]:
     lines = ["Args:"]
     for a in form.recurrence.arguments:
-        domain = f", {a.domain}" if a.domain else ""
+        domain = f", {_DOMAINS.get(a.domain, a.domain)}" if a.domain else ""
         needed = " or ".join(f"{o}={v}" for o, v in a.needed_if)
         lines.append(f"    {a.name}: {_layout(a, lead)}{domain}{f'; with {needed} only' if needed else ''}.")
     kinds = {True: "chooses code", False: "a number"}
@@ -238,7 +249,8 @@ def _step_docs(form: NormalForm) -> str:
     lines = [
         *_argument_lines(form, ("B",)),
         f"    state: [slots, HV, {state}], any floating dtype, updated in place.",
-        "    state_indices: int32 or int64 [B], the slot of every row, the row itself if None; a negative one skips its row (output 0).",
+        "    state_indices: int32 or int64 [B], the slot of every row, all different, the row itself if None; a negative one skips its row",
+        "        (output 0), and so does, on a GPU, one that the pool does not have.",
         _order_text(form),
     ]
     lines += ["", "Returns:", f"    {_output_text(form, ('B',))}."]

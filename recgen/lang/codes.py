@@ -63,6 +63,7 @@ CODES: dict[str, Code] = {
     "E217": _error("the default of an option may use numbers, axis sizes and consts only"),
     "E218": _error("a comparison stands only as the first argument of `where`"),
     "E219": _error("the first argument of `where` must be a comparison"),
+    "E220": _error("`grouped` is for inputs, and `{name}` is a param"),
     # Shapes.
     "E301": _error("shapes do not match: {left} {op} {right}"),
     "E302": _error("a column and a row do not go together elementwise: {left} {op} {right}"),

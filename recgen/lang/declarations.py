@@ -55,6 +55,9 @@ def _argument(node: Node, reporter: Reporter, span: Span) -> syntax.ArgumentDecl
         if head == "grouped" and len(word.children) == 1:
             _once(reporter, head, grouped)
             grouped = span_of(head)
+            if keyword == "param":
+                help_ = "remove `grouped`: a param has a value for every value head"
+                raise reporter.abandon("E220", grouped, help=help_, name=_names(node)[0].name)
         elif head == "floor":
             _once(reporter, head, floor.span if floor else None)
             floor = _domain(word, head, reporter)

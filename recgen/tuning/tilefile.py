@@ -53,6 +53,8 @@ def read_tiles(path: Path) -> TileFile:
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError(f"an object is expected, not {type(found).__name__}")
         if found["format"] != FORMAT:
             raise ValueError(f"its format is {found['format']!r} instead of {FORMAT!r}")
         rows = tuple(row_of(fields) for fields in found["rows"])

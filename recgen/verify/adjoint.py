@@ -5,6 +5,8 @@ from __future__ import annotations
 from recgen.derive.proof import ProofFailed
 from recgen.pipeline import Compiled
 from recgen.verify.cases import flag_combinations
+from recgen.verify.inputs import GrowthError
+from recgen.verify.report import Report
 from recgen.verify.runner import reproduce
 
 
@@ -16,6 +18,16 @@ def check_adjoint(compiled: Compiled) -> None:
     """
     combinations = flag_combinations(compiled.recurrence)
     for flags in dict.fromkeys((combinations[0], combinations[-1])):
-        report = reproduce(compiled, "chunk 16", "float64", tokens=35, key_heads=1, heads=2, flags=flags)
+        report = _checked(compiled, flags)
         if not report.ok:
             raise ProofFailed(f"the adjoint of {compiled.recurrence.name} differs from the recurrence's gradient: {report.failure}")
+
+
+def _checked(compiled: Compiled, flags: tuple[tuple[str, bool], ...]) -> Report:
+    """The comparison, over fewer tokens where a recurrence grows beyond what can be compared."""
+    for tokens in (35, 20, 8):
+        try:
+            return reproduce(compiled, "chunk 16", "float64", tokens=tokens, key_heads=1, heads=2, flags=flags)
+        except GrowthError:
+            continue
+    return reproduce(compiled, "chunk 16", "float64", tokens=3, key_heads=1, heads=2, flags=flags)

@@ -86,6 +86,10 @@ class Sample:
     redrawn: int
 
 
+class GrowthError(ValueError):
+    """A recurrence that grows too much to be compared, whatever is drawn."""
+
+
 def draw(form: NormalForm, parts: Roles, case: Case, dtype: torch.dtype) -> tuple[Sample, Run]:
     """A sample of the case and its reference loop, with gradients recorded; drawn again where the loop grows beyond `LIMIT`.
 
@@ -96,7 +100,7 @@ def draw(form: NormalForm, parts: Roles, case: Case, dtype: torch.dtype) -> tupl
         dtype: values are rounded to what it can hold.
 
     Raises:
-        ValueError: every sample grew.
+        GrowthError: every sample grew.
     """
     for attempt in range(_DRAWS):
         sample = _Drawing(form, parts, case, dtype, attempt).sample()
@@ -104,7 +108,7 @@ def draw(form: NormalForm, parts: Roles, case: Case, dtype: torch.dtype) -> tupl
         run = evaluate(form.recurrence, sample.arguments, dict(case.flags), sample.sizes, initial, case.boundaries)
         if run.largest < LIMIT:
             return sample, run
-    raise ValueError(f"{form.recurrence.name}: every sample of this case grows beyond {LIMIT:g}: {case.arguments()}")
+    raise GrowthError(f"{form.recurrence.name}: every sample of this case grows beyond {LIMIT:g}: {case.arguments()}")
 
 
 class _Drawing:

@@ -167,7 +167,7 @@ def test_a_state_for_every_packed_sequence(case: Case, form: str) -> None:
 
 @each_default
 def test_chunk_size(case: Case) -> None:
-    for value in (48, 0, -16, 128, None, "64", 1):
+    for value in (48, 0, -16, 128, None, "64", 64.0, 1):
         refused(case, "chunk_", "chunk_size", value, "16, 32 or 64", ValueError)
 
 

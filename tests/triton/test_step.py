@@ -70,6 +70,16 @@ def test_slots_of_any_strides():
     assert torch.equal(one, other)
 
 
+def test_a_slot_that_the_pool_does_not_have_is_skipped():
+    inputs = Inputs(Case("gated_delta_rule", SIZES, tokens=1, batch=2))
+    memory = torch.cat((inputs.initial, torch.full_like(inputs.initial[:1], 7.0)))
+    before = memory.clone()
+    (found,) = module("gated_delta_rule")._triton_step(*token(inputs, 0), memory[:2], torch.tensor([1, 2]))
+    assert (found[1] == 0).all()
+    assert torch.equal(memory[[0, 2]], before[[0, 2]])
+    assert not torch.equal(memory[1], before[1])
+
+
 def test_no_rows():
     inputs = Inputs(Case("gated_delta_rule", SIZES, tokens=1, batch=0))
     (found,) = module("gated_delta_rule")._triton_step(*token(inputs, 0), inputs.initial, None)

@@ -22,3 +22,18 @@ def test_a_wrong_gradient_is_not_built() -> None:
     text = COMPILED.module.text.replace(right, "d_value = -dX").replace('_NAMESPACE = "recgen_', '_NAMESPACE = "recgen_wrong_')
     with pytest.raises(ProofFailed, match="gated_delta_rule differs"):
         check_adjoint(replace(COMPILED, module=replace(COMPILED.module, text=text)))
+
+
+def test_a_recurrence_that_grows_is_checked_over_fewer_tokens() -> None:
+    text = """language 1
+recurrence growing
+    "Never forgets and grows."
+    input q : [K] grouped
+    input k : [K] grouped
+    input v : [V]
+    input g : [] positive
+    state S : [K, V]
+    S[t] = exp(g) * S[t-1] + k @ v^T
+    o    = S[t]^T @ q
+"""
+    check_adjoint(compile_text(text))
