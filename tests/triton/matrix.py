@@ -78,7 +78,7 @@ def representatives() -> tuple[str, ...]:
 def points(version: str) -> list[Point]:
     """What is compiled with a Triton: with the oldest the whole matrix, with the newest one spec of each class for every target."""
     shipped = [Point(spec, *shape, target) for *shape, targets in SHAPES for spec in specs() for target in targets]
-    whole = shipped + [Point(spec, "bfloat16", 128, "plain", "sm_90") for spec in OTHERS]
+    whole = shipped + [Point(spec, "bfloat16", 128, variant, "sm_90") for spec in OTHERS for variant in ("plain", "packed")]
     return whole if version == TRITONS[0] else [p for p in whole if representative(p)]
 
 
@@ -118,7 +118,7 @@ def save(record: Record, file: Path) -> None:
 
 def never_launched() -> list[str]:
     """Kernels that no point reaches."""
-    reached = {(e.job.point.spec, e.name.split()[1]) for e in entries(points(TRITONS[0])).values()}
+    reached = {(point.spec, launch.name.strip("_")) for point in points(TRITONS[0]) for launch in launches(point)}
     defined = {(spec, name) for spec in specs() + OTHERS for name in re.findall(r"@_triton_kernel\(.*\)\ndef _(\w+)\(", compiled(spec)[1])}
     return [" ".join(pair) for pair in sorted(defined - reached)]
 
