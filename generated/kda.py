@@ -2122,7 +2122,7 @@ def _chunk_scan_kernel(
     if SUMMARY:
         m_one = i_v >= NV  # columns of the identity, with no writes and no gradients of reads: how the segment passes a state on
         o_v = (i_v - tl.where(m_one, NV, 0)) * BV + tl.arange(0, BV).to(tl.int64)
-        m_v = (o_v < V) & (i_v < NV)
+        m_v = tl.where(m_one, False, o_v < V)
     else:
         o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
         m_v = o_v < V
@@ -2139,7 +2139,7 @@ def _chunk_scan_kernel(
     w_rows += ((slot + from_chunk) * HV + i_h) * 3 * BC * K
     w_through += ((slot + from_chunk) * HV + i_h) * K
     if SUMMARY:
-        b_S = tl.where(m_one & (o_k[:, None] == o_v[None, :]), 1.0, 0.0).to(ACC)
+        b_S = tl.where(m_one, tl.where(o_k[:, None] == o_v[None, :], 1.0, 0.0), 0.0).to(ACC)
     elif w_initial is not None:
         w_initial += i_s * ws_initial[0] + i_h * ws_initial[1]
         b_S = tl.load(w_initial + o_k[:, None] * ws_initial[2] + o_v[None, :] * ws_initial[3], mask=m_s, other=0.0).to(ACC)
@@ -2291,7 +2291,7 @@ def _chunk_reverse_kernel(
     if SUMMARY:
         m_one = i_v >= NV  # columns of the identity, with no writes and no gradients of reads: how the segment passes a state on
         o_v = (i_v - tl.where(m_one, NV, 0)) * BV + tl.arange(0, BV).to(tl.int64)
-        m_v = (o_v < V) & (i_v < NV)
+        m_v = tl.where(m_one, False, o_v < V)
     else:
         o_v = i_v * BV + tl.arange(0, BV).to(tl.int64)
         m_v = o_v < V
@@ -2312,7 +2312,7 @@ def _chunk_reverse_kernel(
     if not SUMMARY:
         w_dstates += ((slot + until) * HV + i_h) * K * V
     if SUMMARY:
-        b_dS = tl.where(m_one & (o_k[:, None] == o_v[None, :]), 1.0, 0.0).to(ACC)
+        b_dS = tl.where(m_one, tl.where(o_k[:, None] == o_v[None, :], 1.0, 0.0), 0.0).to(ACC)
     elif wd_final is not None:
         wd_final += i_s * wsd_final[0] + i_h * wsd_final[1]
         b_dS = tl.load(wd_final + o_k[:, None] * wsd_final[2] + o_v[None, :] * wsd_final[3], mask=m_s, other=0.0).to(ACC)
