@@ -13,6 +13,11 @@ NAN_STAYS = "propagate_nan=tl.PropagateNan.ALL"
 Lines = tuple[str, ...]
 
 
+def times_rows(strength: str, text: str) -> str:
+    """Every row of a tile times its entry of an operand, the tile alone for ""."""
+    return f"b_{strength}[:, None] * {text}" if strength else text
+
+
 @dataclass(frozen=True)
 class Rows:
     """Key rows [C, K] in products with values: their tile, the numbers that scale each row's product, and one for all ("" for none).
@@ -58,7 +63,7 @@ class Score:
 
     def scaled(self, text: str) -> str:
         """c * text, by rows."""
-        return f"b_{self.strength}[:, None] * {text}" if self.strength else text
+        return times_rows(self.strength, text)
 
     @property
     def to_right(self) -> str:
@@ -79,8 +84,7 @@ class Boundary:
     @property
     def product(self) -> str:
         """Operand times gradient, [C, K]."""
-        scaled = f"b_{self.strength}[:, None] * " if self.strength else ""
-        return f"{scaled}b_{self.operand} * b_{self.gradient}"
+        return times_rows(self.strength, f"b_{self.operand} * b_{self.gradient}")
 
 
 class ChunkDecay:
@@ -149,8 +153,8 @@ class ChunkDecay:
         return tuple(f"b_{s.tag} = {self.masked(f'{DOT}(b_{s.left}, tl.trans(b_{s.right}), DT, WIDE)', s)}" for s in scores)
 
     def passed(self) -> Lines:
-        """One value block of the gradient through everything that passes the chunk, and before the loop its zeros."""
-        return ()
+        """The gradient through everything that passes the chunk: its zeros before the loop over value blocks, and one block's part."""
+        return ("b_passed = tl.zeros((BK,), ACC)", "b_passed += tl.sum(b_h.to(ACC) * b_dh.to(ACC), 1)") if self.gated else ()
 
     def adjoint(self, scores: tuple[Score, ...], boundaries: tuple[Boundary, ...]) -> Lines:
         """From gradients of the scores (b_D_<tag>) and at the borders to gradients of the rows, added up; and of the log decay (b_dg)."""

@@ -60,7 +60,7 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPla
     lines = GradientPrinter(kernels).build()
     numbers = kernels.numbers.found
     axes = tuple(a for a in kernels.printer.axes if a not in (form.key_axis, form.value_axis))
-    options = [o.name for o in form.recurrence.options if not isinstance(o.default, bool)]
+    options = [o.name for o in sorted(form.recurrence.options, key=lambda o: isinstance(o.default, bool))]  # numbers, then flags
     bound = tuple(f"{name} = options[{i}]" for i, name in enumerate(options) if any(name in text for _, text in numbers))
     sizes = dict.fromkeys(x for a in form.recurrence.arguments for x in a.axes)
     bound += tuple(f'_size_{x} = _size_of("{x}", arguments)' for x in sizes if any(f"_size_{x}" in text for _, text in numbers))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from recgen.analysis.normal_form import NormalForm
-from recgen.codegen.chunk_decay import DOT, ChunkDecay, Score
+from recgen.codegen.chunk_decay import DOT, ChunkDecay, Score, times_rows
 from recgen.codegen.scalar_decay import ScalarDecay
 from recgen.codegen.tile_printer import TilePrinter, tile_mask
 from recgen.codegen.triton_arguments import KernelArgument, kernel_arguments, kernel_axes
@@ -204,7 +204,7 @@ class ChunkKernels:
     @staticmethod
     def strength(s: StreamNames, text: str) -> str:
         """c * text."""
-        return f"b_{s.strength}[:, None] * {text}" if s.strength else text
+        return times_rows(s.strength, text)
 
     # ------------------------------------------------------- writes and reads
 

@@ -76,10 +76,6 @@ class ScalarDecay(ChunkDecay):
         weighted = f"({text}) * {'b_gamma_before' if score.exclusive else 'b_gamma'}{f' * {score.factor}' if score.factor else ''}"
         return f"tl.where(m_before, {weighted}, 0.0)" if score.strict and not score.exclusive else weighted
 
-    def passed(self) -> Lines:
-        """See `ChunkDecay`."""
-        return ("b_passed = tl.zeros((BK,), ACC)", "b_passed += tl.sum(b_h.to(ACC) * b_dh.to(ACC), 1)")
-
     def adjoint(self, scores: tuple[Score, ...], boundaries: tuple[Boundary, ...]) -> Lines:
         """The log decay's gradient sums the links that cross each token, never a difference of row and column sums."""
         lines = [

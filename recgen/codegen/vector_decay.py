@@ -103,10 +103,6 @@ class VectorDecay(ChunkDecay):
             body.append(f"b_{s.tag} += tl.where(m_pair, {product}, 0.0)")
         return (*lines, *self._halvings(body))
 
-    def passed(self) -> Lines:
-        """See `ChunkDecay`."""
-        return ("b_passed = tl.zeros((BK,), ACC)", "b_passed += tl.sum(b_h.to(ACC) * b_dh.to(ACC), 1)")
-
     def adjoint(self, scores: tuple[Score, ...], boundaries: tuple[Boundary, ...]) -> Lines:
         """Every halving's links cross the tokens between the middle of the block and the row: the transpose of the exponents' sums."""
         lines = ["b_dg = (b_passed * b_through)[None, :] + tl.zeros((BC, BK), ACC)"]
