@@ -99,7 +99,7 @@ class VectorDecay(ChunkDecay):
         for s in scores:
             own = "tl.zeros((BC, BC), ACC)" if s.strict else f"tl.where(m_same, tl.sum(b_{s.left} * b_{s.right}, 1)[:, None], 0.0)"
             lines.append(f"b_{s.tag} = {own}")
-            product = f"{DOT}(b_{s.left} * {self._near(s)}, tl.trans(b_{s.right} * b_near), DT, WIDE)"
+            product = f"{DOT}(b_{s.left} * {self._near(s)}, tl.trans(b_{s.right} * b_near), tl.float32, WIDE)"
             body.append(f"b_{s.tag} += tl.where(m_pair, {product}, 0.0)")
         return (*lines, *self._halvings(body))
 
@@ -127,9 +127,9 @@ class VectorDecay(ChunkDecay):
             near, crossing = self._near(s), "b_crossing_before" if s.exclusive else "b_crossing"
             body.append(f"b_P_{s.tag} = tl.where(m_pair, b_D_{s.tag}, 0.0)")
             body += [f"b_cP_{s.tag} = {s.scaled(f'b_P_{s.tag}')}"] * bool(s.strength)
-            body.append(f"b_part = {DOT}(b_P_{s.tag}, b_{s.right} * b_near, DT, WIDE) * {near}")
+            body.append(f"b_part = {DOT}(b_P_{s.tag}, b_{s.right} * b_near, tl.float32, WIDE) * {near}")
             body += [f"b_{s.left_gradient} += b_part", f"{crossing} += {s.scaled(f'b_{s.left}')} * b_part"]
-            body.append(f"b_part = {DOT}(tl.trans({s.to_right}), b_{s.left} * {near}, DT, WIDE) * b_near")
+            body.append(f"b_part = {DOT}(tl.trans({s.to_right}), b_{s.left} * {near}, tl.float32, WIDE) * b_near")
             body += [f"b_{s.right_gradient} += b_part", f"b_crossing += b_{s.right} * b_part"]
         body += ["m_crossed = _tl_near(o_c[None, :], o_c[:, None], i_l)", "b_dg += _tl_sums(m_crossed, b_crossing, WIDE)"]
         body += ["b_dg += _tl_sums(m_crossed & (o_c[:, None] != o_c[None, :]), b_crossing_before, WIDE)"] * self.before
