@@ -3961,7 +3961,8 @@ def step_gated_delta_rule(
     if state_indices is not None:
         _check_indices(state_indices, sizes["B"][0], device)
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (*arguments, state)):
-        raise RuntimeError("step_gated_delta_rule has no gradient: call it under torch.no_grad(), or use fused_recurrent_gated_delta_rule")
+        advice = "call it under torch.no_grad(), or use fused_recurrent_gated_delta_rule"
+        raise RuntimeError(f"step_gated_delta_rule has no gradient: {advice}")
     tokens = tuple(x.unsqueeze(1) if info.per_token and x is not None else x for info, x in zip(_ARGUMENTS, arguments, strict=True))
     slots = None if state_indices is None else state_indices.contiguous()
     outputs = _step(*tokens, *_numbers(numbers, sizes), *flags, state.mT if v_first else state, slots)

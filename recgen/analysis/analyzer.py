@@ -237,7 +237,8 @@ def _stream(write: Term, value: Term | None, links: list[_Link], decay: Multipli
     if len(pairs) == 1:
         multiplier, correct = pairs[0]
         assert correct is not None
-        return Stream(write, value, scalar_term(multiplier.coefficient, multiplier.scalars), correct, decayed)
+        strength = scalar_term(multiplier.coefficient, multiplier.scalars)
+        return Stream(write, value, None if strength == Constant(1.0) else strength, correct, decayed)
     total: Term | None = None
     for multiplier, correct in pairs:
         assert correct is not None

@@ -110,7 +110,8 @@ class GradientPrinter:
         lines += [*k.matrices(turned=False), *k.resolve_lines("b_h")]
         lines += self._out_lines()
         for i, s in enumerate(self.operands.streams):
-            lines.append(f"b_dE{s.tag} = tl.load(w_dwrites + {k.write_address(i)}, mask=m_tv, other=0.0).to(ACC)")
+            rows, address = k.write_address(i)
+            lines += [*rows, f"b_dE{s.tag} = tl.load(w_dwrites + {address}, mask=m_tv, other=0.0).to(ACC)"]
         lines += self._value_lines()
         for r in self.operands.reads:
             lines.append(f"b_dq{r.tag} += {DOT}(b_d_read{r.tag}, tl.trans(b_h), DT, WIDE)")

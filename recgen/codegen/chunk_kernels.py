@@ -289,7 +289,8 @@ class ChunkKernels:
         return bool(mentioned(program.statements) & {r.name for r in self.reads})
 
     @staticmethod
-    def write_address(i: int) -> str:
-        """Where the gradients of stream i's right-hand sides lie."""
-        rows = f"({i} * total.to(tl.int64) * HV + o_row)" if i else "o_row"
-        return f"{rows}[:, None] * V + o_v[None, :]"
+    def write_address(i: int) -> tuple[tuple[str, ...], str]:
+        """Where the gradients of stream i's right-hand sides lie: the line that finds their rows, and the offsets."""
+        rows = f"o_row_{i + 1}" if i else "o_row"
+        line = f"{rows} = {i} * total.to(tl.int64) * HV + o_row"
+        return (line,) * bool(i), f"{rows}[:, None] * V + o_v[None, :]"

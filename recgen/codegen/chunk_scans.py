@@ -111,7 +111,8 @@ def reverse_lines(k: ChunkKernels) -> ReverseLines:
     writes = []
     for i, s in enumerate(k.operands.streams):
         gradient = f"b_dX{s.tag}" if s.correct else f"b_Z{s.tag}"
-        writes.append(f"tl.store(w_dwrites + {k.write_address(i)}, {gradient}.to(w_dwrites.dtype.element_ty), mask=m_tv)")
+        rows, address = k.write_address(i)
+        writes += [*rows, f"tl.store(w_dwrites + {address}, {gradient}.to(w_dwrites.dtype.element_ty), mask=m_tv)"]
     return ReverseLines(tuple(cotangents), tuple(lines), tuple(writes))
 
 

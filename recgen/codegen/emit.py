@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
+import textwrap
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -26,6 +27,10 @@ from recgen.version import COMPILER_REVISION
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+WIDTH = 136
+"""Columns of the emitted text, without the quotes that close a docstring."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +70,7 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelP
     digest = spec_digest(r.source.text, plan.tuned)
     expressions = build_expressions(form, operands)
     context = build_chunk_context(form, operands, chunk, expressions.rereads)
-    listing = ", ".join(f"{o.name} ({o.symbol})" for o in operands.operands)
-    module = build_module_context(form, _header(form, digest, plan), digest, listing)
+    module = build_module_context(form, _header(form, digest, plan), digest, _listing(operands))
     token, token_results = token_lines(
         r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))}
     )
@@ -89,6 +93,12 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelP
     compile(text, f"{r.name}.py", "exec")
     manifest = (("spec", r.name), ("digest", digest), ("language", "1"), ("compiler", COMPILER_REVISION))
     return GeneratedModule(r.name, text, digest, manifest)
+
+
+def _listing(operands: OperandSet) -> str:
+    """The operands with their symbols, on as many lines of a docstring as they need."""
+    text = ", ".join(f"{o.name} ({o.symbol})" for o in operands.operands) + "."
+    return textwrap.fill(text, WIDTH, initial_indent=" " * 65, subsequent_indent=" " * 8).lstrip() + "\n    " * (len(text) + 65 > WIDTH)
 
 
 def _helpers(operations: frozenset[str], token: tuple[str, ...], products: bool) -> dict[str, bool]:
@@ -123,7 +133,8 @@ def normal_form_line(form: NormalForm) -> str:
     for i, s in enumerate(form.streams):
         n = "" if len(form.streams) == 1 else str(i + 1)
         found = f"{decay if s.decayed else ''}S[t-1]" if s.correct is not None else ""
-        correction = f"c{n} ({found})^T a{n}" if found else ""
+        strength = f"c{n} " * (s.strength is not None)
+        correction = f"{strength}({found})^T a{n}" if found else ""
         parts = [f"X{n}"] * (s.value is not None) + [correction] * bool(correction)
         writes.append(f"w{n} @ ({' + '.join(parts)})^T")
     reads = sorted({f"S[t{'-1' if r.lag else ''}]^T q" for r in form.reads})

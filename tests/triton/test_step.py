@@ -17,7 +17,10 @@ def token(inputs: Inputs, t: int) -> list[object]:
     return [*values, *inputs.values[len(values) :]]
 
 
-@pytest.mark.parametrize("spec", ["gated_delta_rule", "kda", "mamba2", "outputs", "features", "square", "forget_after_correct"])
+STEPS = ["gated_delta_rule", "kda", "mamba2", "rwkv6", "rwkv7", "outputs", "features", "square", "forget_after_correct"]
+
+
+@pytest.mark.parametrize("spec", STEPS)
 def test_steps_are_the_recurrence(spec: str):
     inputs = Inputs(Case(spec, SIZES, tokens=3, batch=2, heads=4, key_heads=2))
     *outputs, final, _ = forward(inputs)
