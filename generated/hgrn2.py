@@ -1482,7 +1482,7 @@ def _chunk_prepare_kernel(
         m_link = _tl_near(o_c[:, None], o_c[None, :], i_l)
         b_near = _tl_decay_over(m_link, b_log2, WIDE)
         m_pair = _tl_pairs(o_c[:, None], o_c[None, :], i_l)
-        b_A_qk += tl.where(m_pair, _tl_dot(b_query * b_near, tl.trans(b_write * b_near), DT, WIDE), 0.0)
+        b_A_qk += tl.where(m_pair, _tl_dot(b_query * b_near, tl.trans(b_write * b_near), tl.float32, WIDE), 0.0)
     tl.store(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :], b_A_qk.to(w_matrices.dtype.element_ty))
 
 
@@ -1923,10 +1923,10 @@ def _chunk_gradients_kernel(
         m_pair = _tl_pairs(o_c[:, None], o_c[None, :], i_l)
         b_crossing = tl.zeros((BC, BK), ACC)
         b_P_A_qk = tl.where(m_pair, b_D_A_qk, 0.0)
-        b_part = _tl_dot(b_P_A_qk, b_write * b_near, DT, WIDE) * b_near
+        b_part = _tl_dot(b_P_A_qk, b_write * b_near, tl.float32, WIDE) * b_near
         b_dq += b_part
         b_crossing += b_query * b_part
-        b_part = _tl_dot(tl.trans(b_P_A_qk), b_query * b_near, DT, WIDE) * b_near
+        b_part = _tl_dot(tl.trans(b_P_A_qk), b_query * b_near, tl.float32, WIDE) * b_near
         b_dw += b_part
         b_crossing += b_write * b_part
         m_crossed = _tl_near(o_c[None, :], o_c[:, None], i_l)
@@ -2118,9 +2118,10 @@ def _chunk_plan(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int, like
     slots = _chunk_slots(sizes, cu_seqlens, chunk)
     table, first = (None, None) if cu_seqlens is None else _slots((cu_seqlens[1:] - cu_seqlens[:-1] + chunk - 1) // chunk, slots)
     half = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}.get(like.dtype)
-    dot = tl.float32 if half is None or _INTERPRETED else half  # the interpreter's bfloat16 arithmetic is wrong
-    wide = "bf16x3" if half is not None and not _INTERPRETED else "ieee" if torch.version.hip else "tf32x3"
     key_block = max(16, triton.next_power_of_2(sizes.keys))
+    # Corrections along few keys amplify what is rounded, and small products cost little; the interpreter's bfloat16 arithmetic is wrong.
+    dot = tl.float32 if half is None or key_block <= 32 or _INTERPRETED else half
+    wide = "bf16x3" if half is not None and not _INTERPRETED else "ieee" if torch.version.hip else "tf32x3"
     return _ChunkPlan(chunk, slots, table, first, key_block, tiles, dot, wide)
 
 

@@ -1996,9 +1996,10 @@ def _chunk_plan(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int, like
     slots = _chunk_slots(sizes, cu_seqlens, chunk)
     table, first = (None, None) if cu_seqlens is None else _slots((cu_seqlens[1:] - cu_seqlens[:-1] + chunk - 1) // chunk, slots)
     half = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}.get(like.dtype)
-    dot = tl.float32 if half is None or _INTERPRETED else half  # the interpreter's bfloat16 arithmetic is wrong
-    wide = "bf16x3" if half is not None and not _INTERPRETED else "ieee" if torch.version.hip else "tf32x3"
     key_block = max(16, triton.next_power_of_2(sizes.keys))
+    # Corrections along few keys amplify what is rounded, and small products cost little; the interpreter's bfloat16 arithmetic is wrong.
+    dot = tl.float32 if half is None or key_block <= 32 or _INTERPRETED else half
+    wide = "bf16x3" if half is not None and not _INTERPRETED else "ieee" if torch.version.hip else "tf32x3"
     return _ChunkPlan(chunk, slots, table, first, key_block, tiles, dot, wide)
 
 
