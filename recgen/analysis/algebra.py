@@ -191,6 +191,8 @@ def _div(term: Apply) -> tuple[Product, ...]:
         raise Refusal("the state stands in a divisor", divisor.span)
     if divisor.shape == SCALAR:
         return tuple(_divide(p, divisor) for p in expand(numerator))
+    if not reads_state(numerator) and divisor.shape == term.shape:
+        return (Product(1.0, (), (_vector(term),), term.shape, term.span),)
     ones = Apply("div", (Constant(1.0), divisor), divisor.shape, "", divisor.span)
     return _mul(Apply("mul", (ones, numerator), term.shape, "", term.span))
 
@@ -199,7 +201,9 @@ def _mul(term: Apply) -> tuple[Product, ...]:
     left, right = term.args
     if reads_state(left) and reads_state(right):
         raise Refusal("two factors of this product both depend on the state", term.span)
-    state_side, free = (left, right) if reads_state(left) else (right, left)
+    # A state-free matrix is scaled by a vector on either side of it.
+    matrix_first = reads_state(left) or (not reads_state(right) and "1" not in left.shape and "1" in right.shape)
+    state_side, free = (left, right) if matrix_first else (right, left)
     if free.shape == SCALAR or state_side.shape == SCALAR:
         return tuple(_join(a, b, term) for a in expand(free) for b in expand(state_side))
     if free.shape[1] == "1" and state_side.shape[1] != "1" and free.shape[0] == state_side.shape[0]:
@@ -246,10 +250,23 @@ def _hadamard(free: Term, other: Term, term: Apply) -> tuple[Product, ...]:
 
 
 def _vector_product(left: Term, right: Term, term: Apply) -> tuple[Product, ...]:
-    (a,), (b,) = expand(left), expand(right)
+    a, b = _in_one(left), _in_one(right)
     vector = times(_as_column(a), _as_column(b))
     factor: Factor = Column(vector) if term.shape[1] == "1" else Row(vector)
     return (Product(a.coefficient * b.coefficient, a.scalars + b.scalars, (factor,), term.shape, term.span),)
+
+
+def _in_one(term: Term) -> Product:
+    """A state-free vector as one product; what comes out as a sum is one vector factor."""
+    products = expand(term)
+    if len(products) == 1:
+        return products[0]
+    total: Term | None = None
+    for p in products:
+        part = times(scalar_term(p.coefficient, p.scalars), _as_column(p))
+        total = part if total is None else plus(total, part)
+    assert total is not None
+    return Product(1.0, (), (Column(total) if term.shape[1] == "1" else Row(total),), term.shape, term.span)
 
 
 def _outer(product: Product) -> tuple[Diagonal | None, Diagonal | None]:
@@ -303,6 +320,8 @@ def _meet(left: Factor, right: Factor) -> Factor | Apply | None:
             return Column(times(a, b))
         case Diagonal(a), Diagonal(b):
             return Diagonal(times(a, b))
+        case (Dense(a), Column()) | (Row(), Dense(a)):
+            raise Refusal("a full matrix multiplies a vector of inputs: make their product an input", a.span)
     return None
 
 

@@ -163,6 +163,10 @@ def _link(product: Product, at: int) -> _Link:
             )
     if factor.transposed:
         raise Refusal("the equation mixes the state with its transpose", factor.state.span)
+    if left and any(isinstance(f, Diagonal) for f in right):
+        raise Refusal(
+            "a correction has a strength of its own for each value channel; one strength for all of them is compiled", product.span
+        )
     if any(isinstance(f, Diagonal) for f in right):
         raise Refusal(
             "the value side of the state decays (its columns are scaled one by one); decay on the key side is compiled", product.span

@@ -7,6 +7,11 @@ from recgen.analysis.normal_form import ReadOut
 from recgen.lang.terms import SCALAR, Apply, Read, State, Term, reads_state
 
 
+def _reads_a_matrix(term: Term) -> bool:
+    """Whether the term is a product with a matrix that depends on the state: nothing inside it can be read by itself."""
+    return isinstance(term, Apply) and term.op == "matmul" and any(reads_state(a) and "1" not in a.shape for a in term.args)
+
+
 class Reads:
     """Collects the reads of the outputs of one recurrence, equal ones once."""
 
@@ -23,6 +28,8 @@ class Reads:
             try:
                 products = expand(term)
             except Refusal:
+                if _reads_a_matrix(term):
+                    raise
                 products = None
             if products is not None:
                 return self._sum(products, term)

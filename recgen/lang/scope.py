@@ -105,7 +105,8 @@ def _axes(statement: syntax.ArgumentDecl | syntax.StateDecl, scope: Scope, repor
     """Enter the axes of one shape. A const may count micro-steps there, nothing else may share its name with an axis."""
     if len(statement.axes) > 2 and all(scope.role(a.name) != "const" for a in statement.axes):
         span = statement.axes[0].span.to(statement.axes[-1].span)
-        reporter.report("E310", span, help="token and head axes are not written", name=statement.name.name, count=len(statement.axes))
+        advice = "token and head axes are not written; what is left is a number, a vector or a matrix"
+        reporter.report("E310", span, help=advice, name=statement.name.name, count=len(statement.axes))
     for axis in statement.axes:
         other = scope.symbols.get(axis.name)
         if other is None:

@@ -97,6 +97,12 @@ class Typer:
         if expr.op == "^":
             if right.shape != SCALAR:
                 advice = "`^` raises each entry to one power"
+                if left.shape in (right.shape, SCALAR):
+                    base, power = (
+                        quote(self.reporter.source, expr.left.span),
+                        operand_text(expr.right, self.reporter.source, right_side=False),
+                    )
+                    advice = f"for a power of its own for each entry write `exp({power} * log({base}))`"
                 raise self.reporter.abandon("E307", expr.right.span, help=advice, shape=_shape(right.shape))
             return Apply("pow", (left, right), left.shape, span=expr.span)
         terms, shape = self._fit(expr.op, expr.op_span, ((expr.left, left), (expr.right, right)))

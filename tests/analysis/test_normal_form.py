@@ -62,6 +62,21 @@ def test_writes_along_one_direction_are_one_stream():
     assert streams(form) == [("k", "v + b * u", None, None, False)]
 
 
+@pytest.mark.parametrize(
+    ("write", "direction"),
+    [("k / e", "k / e"), ("k / (1 + b * q)", "k / (1 + b * q)"), ("(q / sum(e)) / e", "q / sum(e) / e"),
+     ("k * ((I + e @ e^T) @ q)", "k * (q + e^T @ q * e)"), ("(I * e) @ k", "e * k"), ("(I / e) @ k", "1 / e * k")],
+)  # fmt: skip
+def test_directions_of_several_vectors(write, direction):
+    ((found, *_),) = streams(analyzed(f"S[t] = S[t-1] + ({write}) @ v^T", READ))
+    assert found == direction
+
+
+def test_a_matrix_without_the_state_is_scaled_from_either_side():
+    first, second = (analyzed(f"S[t] = S[t-1] + {write}", READ) for write in ("e * (k @ v^T)", "(k @ v^T) * e"))
+    assert streams(first) == streams(second) == [("e * k", "v", None, None, False)]
+
+
 def test_writes_along_two_directions_are_two_streams():
     form = analyzed("S[t] = exp(f) * S[t-1] + k @ v^T + e @ u^T", READ)
     assert streams(form) == [("k", "v", None, None, False), ("e", "u", None, None, False)]

@@ -18,6 +18,11 @@ VALUE_SIDE = "the value side of the state decays (its columns are scaled one by 
     [
         (("S[t] = (I - b * k @ k^T) @ S[t-1] * exp(h)^T + k @ v^T", READ), KEY_FIRST, VALUE_SIDE),
         (
+            ("S[t] = S[t-1] + k @ (u * (v - S[t-1]^T @ k))^T", READ),
+            KEY_FIRST,
+            "a correction has a strength of its own for each value channel; one strength for all of them is compiled",
+        ),
+        (
             ("S[t] = (I - k @ k^T) @ S[t-1] @ (I - v @ v^T) + k @ v^T", READ),
             KEY_FIRST,
             "the state is transformed on both sides, over K and over V",
@@ -66,7 +71,22 @@ VALUE_SIDE = "the value side of the state decays (its columns are scaled one by 
         (
             ("S[t] = S[t-1] + k @ v^T", "o = sum(u) * sqrt(S[t])^T @ q"),
             KEY_FIRST,
-            "an output reads the state otherwise than through a product with a vector",
+            "the state enters `sqrt` which is not linear",
+        ),
+        (
+            ("S[t] = S[t-1] + k @ v^T", "o = (2 - S[t])^T @ q"),
+            KEY_FIRST,
+            "a vector or scalar is added to every entry of a matrix that depends on the state",
+        ),
+        (
+            ("S[t] = S[t-1] + (M @ k) @ v^T", READ),
+            SQUARE,
+            "a full matrix multiplies a vector of inputs: make their product an input",
+        ),
+        (
+            ("S[t] = S[t-1] + k @ v^T", "o = S[t]^T @ (M @ q)"),
+            SQUARE,
+            "a full matrix multiplies a vector of inputs: make their product an input",
         ),
         (
             ("S[t] = S[t-1] + v @ k^T", "o = S[t]^T @ u", "p = S[t] @ q", "output o, p"),
