@@ -23,7 +23,7 @@ def explain(file: Path, stage: str | None, format_: str) -> None:
     That is the class and the refusals with their reasons, the derivation, the proof and the kernels.
     FILE is a spec, or - for standard input.
     """
-    compiled = compile_file(file)
+    compiled = compile_file(file, format_)
     from recgen.explanation import explain as explain_compiled
 
     click.echo(explain_compiled(compiled, stage, format_).rstrip("\n"))

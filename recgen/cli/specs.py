@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from recgen.cli.group import Findings, Misuse
+from recgen.cli.output import echo_json
 
 if TYPE_CHECKING:
     from recgen.lang import Diagnostic, Source
@@ -46,8 +47,8 @@ def read_source(path: Path) -> Source:
         raise Findings("standard input is not UTF-8 text") from None
 
 
-def compile_file(path: Path) -> Compiled:
-    """Every stage over one file; warnings are printed, errors are printed and end the command with status 1."""
+def compile_file(path: Path, format_: str = "text") -> Compiled:
+    """Every stage over one file; warnings are printed, errors end the command with status 1 after they were printed as text or as JSON."""
     require_readable([path])
     from recgen.lang import SpecErrors
     from recgen.pipeline import compile_text
@@ -56,7 +57,10 @@ def compile_file(path: Path) -> Compiled:
         source = read_source(path)
         compiled = compile_text(source.text, source.name)
     except SpecErrors as errors:
-        print_diagnostics(errors.diagnostics, error=True)
+        if format_ == "json":
+            echo_json({"ok": False, "diagnostics": [diagnostic.to_json() for diagnostic in errors.diagnostics]})
+        else:
+            print_diagnostics(errors.diagnostics, error=True)
         raise Findings(summary(errors.diagnostics)) from None
     print_diagnostics(compiled.warnings, error=True)
     return compiled

@@ -79,7 +79,7 @@ def tune(
     if {"bfloat16", "float16"} <= set(dtypes):
         raise Misuse("--dtype: bfloat16 and float16 share their tiles; name one of them")
     machine = _machine()
-    compiled = compile_file(file)
+    compiled = compile_file(file, format_)
     _require_sound_compiler(compiled, dtypes)
     from recgen.tuning.inputs import Shape
 

@@ -31,7 +31,7 @@ def verify(file: Path, device: str, format_: str) -> None:
     FILE is a spec, or - for standard input.
     """
     _require(device)
-    compiled = compile_file(file)
+    compiled = compile_file(file, format_)
     from recgen.verify import verify as verify_compiled
 
     with progress() as bar:

@@ -42,6 +42,26 @@ def test_check_reports_every_file(recgen, spec, wrong):
     assert report["diagnostics"][0]["line"] == 6
 
 
+def test_check_says_what_build_would_say(recgen, folder):
+    (folder / "a.rec").write_text(SPEC.replace("S[t-1] +", "tanh(S[t-1]) +"))
+    (folder / "b.rec").write_text(SPEC.replace("min(g, 0)", "g"))
+    refused, warned = recgen("check", "a.rec"), recgen("check", "b.rec")
+    assert refused.exit_code == 1
+    assert "a.rec:23:46: error[E501]" in refused.stdout
+    assert warned.exit_code == 0
+    assert "warning[W502]: the decay cannot be proved to lie in [0, 1]" in warned.stdout
+
+
+@pytest.mark.parametrize("command", ["check", "build", "explain", "verify"])
+def test_errors_as_json(recgen, wrong, command):
+    result = recgen(command, "wrong.rec", "--format", "json")
+    assert result.exit_code == 1
+    report = json.loads(result.stdout)
+    (found,) = report["modules"][0]["diagnostics"] if command == "build" else report["diagnostics"]
+    assert (report["ok"], found["code"], found["line"]) == (False, "E105", 6)
+    assert "error[" not in result.stderr
+
+
 @pytest.mark.parametrize("command", ["check", "fmt"])
 def test_standard_input(recgen, command):
     assert recgen(command, "-", stdin=SPEC).exit_code == 0
