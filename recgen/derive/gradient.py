@@ -189,11 +189,15 @@ def _where(adjoint: _Adjoint, s: Assign, gradient: Value) -> None:
 
 
 def _dot(adjoint: _Adjoint, s: Assign, gradient: Value) -> None:
+    """Each factor's gradient is the other factor times the gradient, summed over the axes that it lacks."""
     left, right = s.args
     assert isinstance(left, Value) and isinstance(right, Value)
-    spread = move(gradient, Value("", left.axis, gradient.grouped, gradient.per_token), adjoint.scope)
-    adjoint.add(left, adjoint.op("mul", spread, right))
-    adjoint.add(right, adjoint.op("mul", spread, left))
+    for one, other in ((left, right), (right, left)):
+        if set(one.axes) >= {*gradient.axes, *other.axes}:
+            spread = (move(x, Value("", one.axis, x.grouped, x.per_token), adjoint.scope) for x in (gradient, other))
+            adjoint.add(one, adjoint.op("mul", *spread))
+        else:
+            adjoint.add(one, adjoint.op("dot", gradient, other, like=one))
 
 
 def _moved_back(op: str) -> Rule:

@@ -1,8 +1,9 @@
-"""Straight-line programs over one token's scalars and vectors: the spec's own expressions, ready to print and to differentiate.
+"""Straight-line programs over one token's scalars, vectors and matrices: the spec's own expressions, ready to print and to differentiate.
 
-A value is a scalar or a vector over one axis, of one token and head. Three facts decide how it is stored and how its gradient is summed:
-its axis, whether it is `grouped` (one per key head instead of per value head), whether it is `per_token` (a param is not). Moving from
-one kind to the other is an operation of its own, so that its gradient is the right sum.
+A value is a scalar, a vector over one axis or a matrix over two, of one token and head. Three facts decide how it is stored and how its
+gradient is summed: its axes, whether it is `grouped` (one per key head instead of per value head), whether it is `per_token` (a param is
+not). Moving from one kind to the other is an operation of its own, so that its gradient is the right sum. Matrices have no orientation:
+their axes stand in the order of the scope, and no axis stands twice.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ from recgen.lang.terms import Apply, Argument, AxisSize, Constant, Eye, OptionVa
 
 @dataclass(frozen=True)
 class Value:
-    """A named value; `axis` is "" for a scalar."""
+    """A named value; `axis` is "" for a scalar, the names of both axes with a space between them for a matrix."""
 
     name: str
     axis: str
     grouped: bool
     per_token: bool
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The names of its axes."""
+        return tuple(self.axis.split())
 
 
 @dataclass(frozen=True)
@@ -37,9 +43,9 @@ Operand = Value | Literal
 class Assign:
     """target = op(args).
 
-    ops: those of terms.Apply without matmul and transpose (vectors have no orientation here), "dot" (two vectors to a scalar), the moves
-    "heads" (grouped to per value head) and "tokens" (param to per token), "spread" (scalar to vector), their sums "sum_heads",
-    "sum_tokens" and "sum", "zeros" (like the argument), and the gradients that are no product: "l2norm_grad" "rmsnorm_grad" (gradient,
+    ops: those of terms.Apply without matmul and transpose (vectors have no orientation here), "dot" (a product of two values summed
+    over the axes that the target lacks), the moves "heads" (grouped to per value head) and "tokens" (param to per token), "spread" (to
+    more axes), their sums "sum_heads", "sum_tokens" and "sum", "zeros" (like the argument), and the gradients that are no product: "l2norm_grad" "rmsnorm_grad" (gradient,
     input), "softplus_grad" "silu_grad" ... are written out in elementwise operations instead.
     """
 
@@ -77,8 +83,9 @@ class Program:
 class Scope:
     """Builds statements, giving equal terms one value; a nested scope sees its parents' values and keeps its own."""
 
-    def __init__(self, names: dict[Term, str], used: set[str], parent: Scope | None = None) -> None:
+    def __init__(self, names: dict[Term, str], used: set[str], parent: Scope | None = None, order: tuple[str, ...] = ()) -> None:
         self.statements: list[Statement] = []
+        self.order = order
         self._values: dict[Term, Operand] = {}
         self._names = names
         self._used = used
@@ -86,7 +93,7 @@ class Scope:
 
     def nested(self) -> Scope:
         """A scope for one side of a branch."""
-        return Scope(self._names, self._used, self)
+        return Scope(self._names, self._used, self, self.order)
 
     def bind(self, term: Term, operand: Operand) -> None:
         """Let `term` stand for `operand`."""
@@ -111,6 +118,10 @@ class Scope:
         self.statements.append(Assign(target, op, args))
         return target
 
+    def joined(self, axes: set[str]) -> str:
+        """The axis of a value over these axes."""
+        return " ".join(sorted(axes, key=self.order.index)) if len(axes) > 1 else "".join(axes)
+
     def finish(self, target: Value, source: Operand, like: Value) -> None:
         """Give `source` the name `target`: directly where the last statement made it."""
         last = self.statements[-1] if self.statements else None
@@ -127,7 +138,7 @@ class Scope:
 def lower(
     roles: tuple[tuple[str, Term], ...], inputs: tuple[tuple[Term, Value], ...], names: dict[Term, str], reserved: frozenset[str]
 ) -> Program:
-    """The program that computes every role's term from the inputs.
+    """The program that computes every role's scalar or vector term from the inputs.
 
     `inputs` binds argument and read terms to values; `names` maps terms to the user's definition names; `reserved` names are not used.
     """
@@ -204,10 +215,11 @@ def _fold(op: str, operands: tuple[Operand, ...]) -> Literal:
 
 def _lower_product(left: Term, right: Term, term: Apply, scope: Scope) -> Operand:
     a, b = lower_term(left, scope), lower_term(right, scope)
-    if isinstance(a, Value) and isinstance(b, Value) and a.axis and a.axis == b.axis and term.shape == ("1", "1"):
-        a, b = align((a, b), scope)
-        assert isinstance(a, Value)
-        return scope.assign("dot", (a, b), Value("", "", a.grouped, a.per_token), scope.hint(term, "dot"))
+    if left.shape[1] != "1" and isinstance(a, Value) and isinstance(b, Value):
+        grouped, per_token = a.grouped and b.grouped, a.per_token or b.per_token
+        a, b = (move(x, Value("", x.axis, grouped, per_token), scope) for x in (a, b))
+        target = Value("", scope.joined(set(term.shape) - {"1"}), grouped, per_token)
+        return scope.assign("dot", (a, b), target, scope.hint(term, "dot"))
     return _elementwise("mul", (a, b), scope, scope.hint(term, "product"))
 
 
@@ -221,7 +233,7 @@ def _elementwise(op: str, operands: tuple[Operand, ...], scope: Scope, hint: str
 def align(operands: tuple[Operand, ...], scope: Scope) -> tuple[Operand, ...]:
     """The operands brought to one kind: same axis, same heads, all per token or none."""
     values = [o for o in operands if isinstance(o, Value)]
-    axis = next((v.axis for v in values if v.axis), "")
+    axis = scope.joined({a for v in values for a in v.axes})
     grouped = all(v.grouped for v in values)
     per_token = any(v.per_token for v in values)
     return tuple(move(o, Value("", axis, grouped, per_token), scope) if isinstance(o, Value) else o for o in operands)
@@ -233,7 +245,7 @@ def move(value: Value, to: Value, scope: Scope) -> Value:
         value = _cached("tokens", value, Value("", value.axis, value.grouped, True), scope)
     if value.grouped and not to.grouped:
         value = _cached("heads", value, Value("", value.axis, False, value.per_token), scope)
-    if to.axis and not value.axis:
+    if to.axis != value.axis:
         value = _cached("spread", value, Value("", to.axis, value.grouped, value.per_token), scope)
     return value
 
@@ -255,7 +267,7 @@ def _lower_select(term: Term, option: str, then: Term, otherwise: Term, scope: S
     if not values:
         texts = [o.text for o in operands if isinstance(o, Literal)]
         return Literal(f"({texts[0]} if {option} else {texts[1]})", None)
-    axis = next((v.axis for v in values if v.axis), "")
+    axis = scope.joined({a for v in values for a in v.axes})
     kind = Value("", axis, all(v.grouped for v in values) and len(values) == 2, any(v.per_token for v in values) or len(values) < 2)
     target = Value(scope.fresh(scope.hint(term, "chosen")), kind.axis, kind.grouped, kind.per_token)
     for operand, side in zip(operands, sides, strict=True):
