@@ -43,10 +43,10 @@ Operand = Value | Literal
 class Assign:
     """target = op(args).
 
-    ops: those of terms.Apply without matmul and transpose (vectors have no orientation here), "dot" (a product of two values summed
-    over the axes that the target lacks), the moves "heads" (grouped to per value head) and "tokens" (param to per token), "spread" (to
-    more axes), their sums "sum_heads", "sum_tokens" and "sum", "zeros" (like the argument), and the gradients that are no product: "l2norm_grad" "rmsnorm_grad" (gradient,
-    input), "softplus_grad" "silu_grad" ... are written out in elementwise operations instead.
+    ops: those of terms.Apply without matmul and transpose (values have no orientation here), "dot" (a product of two values summed over
+    the axes that the target lacks), the moves "heads" (grouped to per value head) and "tokens" (param to per token), "spread" (to more
+    axes), their sums "sum_heads", "sum_tokens" and "sum", "zeros" (like the argument), and the gradients that are no product: "l2norm_grad"
+    "rmsnorm_grad" (gradient, input); "softplus_grad" "silu_grad" ... are written out in elementwise operations instead.
     """
 
     target: Value
