@@ -1,0 +1,90 @@
+"""The pages that the compiler writes: the gallery of the specs, and what becomes of recurrences that nobody wrote for it.
+
+`python scripts/pages.py` writes them anew.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from recgen.explanation import explain
+from recgen.lang import SpecErrors
+from recgen.pipeline import Compiled, compile_text
+
+ROOT = Path(__file__).resolve().parents[1]
+STRANGERS = ROOT / "tests" / "specs" / "strangers"
+FIRST = STRANGERS / "first.json"
+"""What the compiler made of each stranger when it was written."""
+
+GALLERY = """\
+# Gallery
+
+Written by the compiler: `python scripts/pages.py`. The language is described in [README.md](README.md), the letters in
+[docs/architecture.md](../docs/architecture.md).
+"""
+
+TABLE = """\
+# Strangers
+
+Recurrences of papers and of other libraries, written down from the paper's equations before anyone asked whether they compile, and not
+bent since. The specs are in [tests/specs/strangers](../tests/specs/strangers). "First" is what the compiler said on the day a spec was
+written, "now" what it says today; a test compiles them all, and compares the gradients of those that compile with the recurrence's.
+Written by the compiler: `python scripts/pages.py`. Lines are those of the spec without empty ones.
+
+| spec | from | lines | first | now |
+|---|---|---|---|---|
+"""
+
+NEVER = """
+Not in the table, because no spec can say them: log-linear attention (Guo et al. 2025), whose number of states grows with the sequence;
+PaTH and forgetting attention (Yang et al. 2025, Lin et al. 2025), which keep every key; layers that mix heads.
+"""
+
+
+def lines_of(text: str) -> int:
+    """The lines of a spec that say something."""
+    return sum(bool(line.strip()) for line in text.splitlines())
+
+
+def compiled(path: Path) -> Compiled:
+    """Every stage over one spec."""
+    return compile_text(path.read_text(encoding="utf-8"), path.name)
+
+
+def gallery() -> str:
+    """A section for every spec that is shipped: what it is, its class, and its normal form."""
+    sections = [_section(path) for path in sorted((ROOT / "specs").glob("*.rec"))]
+    return GALLERY + "".join(sections)
+
+
+def _section(path: Path) -> str:
+    result = compiled(path)
+    found = json.loads(explain(result, "analyze", "json"))["analyze"]
+    forms = "".join(f"    {line['text']}\n" for line in found["normal_form"])
+    lines = lines_of(result.recurrence.source.text)
+    return f"\n## [{path.stem}]({path.name})\n\n{result.recurrence.doc}\n\n{lines} lines; {found['class']}.\n\n{forms}"
+
+
+def strangers() -> str:
+    """The table of the strangers."""
+    first = json.loads(FIRST.read_text(encoding="utf-8"))
+    return TABLE + "".join(_row(path, first[path.stem]) for path in sorted(STRANGERS.glob("*.rec"))) + NEVER
+
+
+def _row(path: Path, first: str) -> str:
+    text = path.read_text(encoding="utf-8")
+    origin = next(line for line in text.splitlines() if line.strip().startswith('"')).strip().strip('".').split(":")[0]
+    try:
+        now = json.loads(explain(compiled(path), "analyze", "json"))["analyze"]["class"]
+    except SpecErrors as errors:
+        now = "; ".join(f"{d.code}: {d.message}" for d in errors.diagnostics if d.severity == "error")
+    return f"| [{path.stem}](../tests/specs/strangers/{path.name}) | {origin} | {lines_of(text)} | {first} | {now} |\n"
+
+
+PAGES = {ROOT / "specs" / "GALLERY.md": gallery, ROOT / "docs" / "strangers.md": strangers}
+"""Page -> what makes its text."""
+
+if __name__ == "__main__":
+    for page, make in PAGES.items():
+        page.write_text(make(), encoding="utf-8")
