@@ -75,6 +75,14 @@ class _Argument(NamedTuple):
     needed_if: tuple[tuple[str, bool], ...]
 
 
+class _State(NamedTuple):
+    """A state [N, HV, *axes], a matrix by its key axis and its value axis; `turned`: declared the other way round."""
+
+    name: str
+    axes: tuple[str, ...]
+    turned: bool
+
+
 _ARGUMENTS = (
     _Argument("q", ("K",), grouped=True, per_token=True, needed_if=()),
     _Argument("k", ("K",), grouped=True, per_token=True, needed_if=()),
@@ -84,10 +92,12 @@ _ARGUMENTS = (
     _Argument("A_log", (), grouped=False, per_token=False, needed_if=(("use_gate_in_kernel", True),)),
     _Argument("dt_bias", (), grouped=False, per_token=False, needed_if=(("use_gate_in_kernel", True),)),
 )
+_STATES = (
+    _State("S", ("K", "V"), turned=False),
+)
 _OUTPUT_AXES = (("V",),)
 _OUTPUT_LIKE = (2,)  # the argument whose dtype each output takes
 _KEY_AXIS, _VALUE_AXIS = "K", "V"
-_DECLARED_V_FIRST = False
 _NUMBERS = ("scale",)
 _FLAGS = ("use_qk_l2norm_in_kernel", "use_gate_in_kernel", "use_beta_sigmoid_in_kernel")
 
@@ -454,7 +464,7 @@ def _token(
     use_beta_sigmoid_in_kernel: bool,
     before: torch.Tensor,
 ) -> tuple[torch.Tensor, ...]:
-    """One token exactly as the spec writes it: columns [..., n, 1] and matrices; returns the outputs and the new state."""
+    """One token exactly as the spec writes it: columns [..., n, 1] and matrices; returns the outputs and the new states."""
     qn = (q * torch.rsqrt((q * q).sum(-2, keepdim=True) + 1e-6)) if use_qk_l2norm_in_kernel else q
     kn = (k * torch.rsqrt((k * k).sum(-2, keepdim=True) + 1e-6)) if use_qk_l2norm_in_kernel else k
     gate = ((-torch.exp(A_log)) * _softplus((g + dt_bias))) if use_gate_in_kernel else g.clamp(max=0.0)
@@ -888,36 +898,67 @@ def _torch_step(
 def _naive(
     arguments: tuple[torch.Tensor | None, ...],
     options: tuple[Any, ...],
-    initial_state: torch.Tensor | None,
+    initial: tuple[torch.Tensor | None, ...],
     cu_seqlens: torch.Tensor | None,
 ) -> tuple[torch.Tensor, ...]:
-    """The recurrence as written, one token at a time; differentiable by autograd. States as declared."""
+    """The recurrence as written, one token at a time; differentiable by autograd. Outputs, then the final states."""
     sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
-    outputs, states = [], []
+    outputs, finals = [], []
     for rows, slots, first, last in _sequences(cu_seqlens, sizes):
-        state = _incoming(initial_state, slots, sizes, next(x for x in arguments if x is not None), dtype).unflatten(0, (-1, sizes.heads))
-        state = state.mT if _DECLARED_V_FIRST else state
+        states = [_before(info, x, slots, sizes, arguments, dtype) for info, x in zip(_STATES, initial, strict=True)]
         tokens = []
         for t in range(first, last):
             columns = [_column(info, x, rows, t, sizes, dtype) for info, x in zip(_ARGUMENTS, arguments, strict=True)]
-            *results, state = _token(*columns, *options, state)
-            tokens.append([r.flatten(2) if axes else r.flatten(1) for r, axes in zip(results, _OUTPUT_AXES, strict=True)])
+            results = _token(*columns, *options, *states)
+            states = list(results[len(_OUTPUT_AXES) :])
+            tokens.append([r.flatten(2) if axes else r.flatten(1) for r, axes in zip(results, _OUTPUT_AXES, strict=False)])
         empty = [x[rows, :0].to(dtype) for x in _empty_outputs(arguments, sizes)]
         outputs.append([torch.stack(x, 1) for x in zip(*tokens, strict=True)] if tokens else empty)
-        states.append(state.mT if _DECLARED_V_FIRST else state)
+        finals.append([_after(info, x) for info, x in zip(_STATES, states, strict=True)])
     joined = [torch.cat(x, 1) for x in zip(*outputs, strict=True)]
     typed = [x.to(y.dtype) for x, y in zip(joined, _empty_outputs(arguments, sizes), strict=True)]
-    return (*typed, torch.cat(states))
+    return (*typed, *(torch.cat(x) for x in zip(*finals, strict=True)))
+
+
+def _before(
+    info: _State,
+    initial: torch.Tensor | None,
+    slots: slice,
+    sizes: _Sizes,
+    arguments: tuple[torch.Tensor | None, ...],
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    """A state before a sequence as the spec has it, [rows, HV, n, m]: zeros if none came."""
+    if initial is None:
+        like = next(x for x in arguments if x is not None)
+        shape = (sizes.batch if slots == slice(None) else 1, sizes.heads, *(_size_of(a, arguments) for a in info.axes))
+        return _declared(info, torch.zeros(shape, dtype=dtype, device=like.device))
+    return _declared(info, initial[slots].to(dtype))
+
+
+def _declared(info: _State, x: torch.Tensor) -> torch.Tensor:
+    """A state [.., *axes] as the spec has it: a matrix in the declared order, a vector as a column, a number with one row and column."""
+    return x.mT if info.turned else _matrix(x, len(info.axes))
+
+
+def _after(info: _State, x: torch.Tensor) -> torch.Tensor:
+    """A state as the spec has it as [.., *axes]."""
+    return x.mT if info.turned else x.flatten(-2) if len(info.axes) == 1 else x if info.axes else x.flatten(-3)
+
+
+def _matrix(x: torch.Tensor, axes: int) -> torch.Tensor:
+    """Entries [.., *axes] as [.., n, m]: a vector as a column, a number with one row and column."""
+    return x[..., None, None] if axes == 0 else x.unsqueeze(-1) if axes == 1 else x
 
 
 def _column(info: _Argument, x: torch.Tensor | None, rows: slice, t: int, sizes: _Sizes, dtype: torch.dtype) -> torch.Tensor | None:
-    """An argument at token t as [B, HV, n, 1] (a scalar as [B, HV, 1, 1])."""
+    """An argument at token t as [B, HV, n, m]."""
     if x is None:
         return None
     x = (x[rows, t] if info.per_token else x.unsqueeze(0)).to(dtype)
     if info.grouped and x.shape[1] != sizes.heads:
         x = x.repeat_interleave(sizes.heads // x.shape[1], 1)
-    return x.unsqueeze(-1) if info.axes else x[..., None, None]
+    return _matrix(x, len(info.axes))
 
 
 @_jit
@@ -3357,10 +3398,11 @@ def _chunk_on_triton(arguments: tuple[torch.Tensor | None, ...]) -> bool:
     return _on_triton(arguments) and _computing_dtype(arguments) == torch.float32
 
 
-def _split(values: tuple[Any, ...]) -> tuple[tuple[torch.Tensor | None, ...], tuple[Any, ...], tuple[Any, ...]]:
-    """An operator's positional arguments as tensors, options, and the rest."""
+def _split(values: tuple[Any, ...]) -> tuple[tuple[torch.Tensor | None, ...], tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
+    """An operator's positional arguments as tensors, options, states, and the rest."""
     options_end = _ARGUMENT_COUNT + _OPTION_COUNT
-    return values[:_ARGUMENT_COUNT], values[_ARGUMENT_COUNT:options_end], values[options_end:]
+    states_end = options_end + len(_STATES)
+    return values[:_ARGUMENT_COUNT], values[_ARGUMENT_COUNT:options_end], values[options_end:states_end], values[states_end:]
 
 
 def _no_autocast(values: tuple[Any, ...]) -> torch.autocast:
@@ -3371,44 +3413,44 @@ def _no_autocast(values: tuple[Any, ...]) -> torch.autocast:
 
 @_operator("chunk_forward", _FORWARD_SCHEMA)
 def _chunk_forward(*values: Any) -> tuple[torch.Tensor, ...]:
-    arguments, options, (initial_state, cu_seqlens, chunk, save) = _split(values)
+    arguments, options, initial, (cu_seqlens, chunk, save) = _split(values)
     _check_boundaries(cu_seqlens, arguments)
     with _no_autocast(values):
         if _chunk_on_triton(arguments):
-            return _triton_chunk_forward(arguments, options, initial_state, cu_seqlens, chunk, save)
-        return _torch_chunk_forward(arguments, options, initial_state, cu_seqlens, chunk, save)
+            return _triton_chunk_forward(arguments, options, *initial, cu_seqlens, chunk, save)
+        return _torch_chunk_forward(arguments, options, *initial, cu_seqlens, chunk, save)
 
 
 @_operator("recurrent_forward", _FORWARD_SCHEMA)
 def _recurrent_forward(*values: Any) -> tuple[torch.Tensor, ...]:
-    arguments, options, (initial_state, cu_seqlens, _, save) = _split(values)
+    arguments, options, initial, (cu_seqlens, _, save) = _split(values)
     _check_boundaries(cu_seqlens, arguments)
     with _no_autocast(values):
         if _on_triton(arguments):
-            return _triton_recurrent_forward(*arguments, *options, initial_state, cu_seqlens, save)
-        results = _torch_recurrent_forward(arguments, options, initial_state, cu_seqlens)
+            return _triton_recurrent_forward(*arguments, *options, *initial, cu_seqlens, save)
+        results = _torch_recurrent_forward(arguments, options, *initial, cu_seqlens)
         return (*results, results[-1].new_empty(0, *results[-1].shape[1:]))
 
 
 @_operator("chunk_backward", _BACKWARD_SCHEMA)
 def _chunk_backward(*values: Any) -> tuple[torch.Tensor, ...]:
-    arguments, options, (initial_state, cu_seqlens, chunk, states, *gradients) = _split(values)
-    given, d_final = tuple(gradients[:-1]), gradients[-1]
+    arguments, options, initial, (cu_seqlens, chunk, states, *gradients) = _split(values)
+    d_outputs, d_final = tuple(gradients[: len(_OUTPUT_AXES)]), gradients[len(_OUTPUT_AXES) :]
     backward = _triton_chunk_backward if _chunk_on_triton(arguments) else _torch_chunk_backward
     with _no_autocast(values):
-        found = backward(arguments, options, initial_state, cu_seqlens, chunk, states, given, d_final)
+        found = backward(arguments, options, *initial, cu_seqlens, chunk, states, d_outputs, *d_final)
     return _present(found, states)
 
 
 @_operator("recurrent_backward", _BACKWARD_SCHEMA)
 def _recurrent_backward(*values: Any) -> tuple[torch.Tensor, ...]:
-    arguments, options, (initial_state, cu_seqlens, chunk, states, *gradients) = _split(values)
+    arguments, options, initial, (cu_seqlens, chunk, states, *gradients) = _split(values)
     with _no_autocast(values):
         if _on_triton(arguments):
-            found = _triton_recurrent_backward(*arguments, *options, initial_state, cu_seqlens, states, *gradients)
+            found = _triton_recurrent_backward(*arguments, *options, *initial, cu_seqlens, states, *gradients)
         else:
-            given, d_final = tuple(gradients[:-1]), gradients[-1]
-            found = _torch_chunk_backward(arguments, options, initial_state, cu_seqlens, chunk, states, given, d_final)
+            d_outputs, d_final = tuple(gradients[: len(_OUTPUT_AXES)]), tuple(gradients[len(_OUTPUT_AXES) :])
+            found = _torch_chunk_backward(arguments, options, *initial, cu_seqlens, chunk, states, d_outputs, *d_final)
     return _present(found, states)
 
 
@@ -3419,14 +3461,14 @@ def _present(gradients: tuple[torch.Tensor | None, ...], like: torch.Tensor) -> 
 
 @_operator("step", _STEP_SCHEMA)
 def _step(*values: Any) -> Any:
-    arguments, options, (state, state_indices) = _split(values)
+    arguments, options, states, (state_indices,) = _split(values)
     with _no_autocast(values):
         if _on_triton(arguments):
             tokens = tuple(x.squeeze(1) if info.per_token and x is not None else x for info, x in zip(_ARGUMENTS, arguments, strict=True))
-            outputs = _triton_step(*tokens, *options, state, state_indices)
-            torch.autograd.graph.increment_version(state)  # of what the kernel writes, autograd knows nothing
+            outputs = _triton_step(*tokens, *options, *states, state_indices)
+            torch.autograd.graph.increment_version(states)  # of what the kernel writes, autograd knows nothing
             return _single(tuple(x.unsqueeze(1) for x in outputs))
-        return _single(_torch_step(arguments, options, state, state_indices))
+        return _single(_torch_step(arguments, options, *states, state_indices))
 
 
 def _single(outputs: tuple[torch.Tensor, ...]) -> Any:
@@ -3435,13 +3477,13 @@ def _single(outputs: tuple[torch.Tensor, ...]) -> Any:
 
 
 def _fake_outputs(values: tuple[Any, ...]) -> tuple[_Sizes, int, list[torch.Tensor]]:
-    """Sizes, the number of sequences, and the outputs with the final state."""
-    arguments, _, (_, cu_seqlens, _, _) = _split(values)
+    """Sizes, the number of sequences, and the outputs with the final states."""
+    arguments, _, _, (cu_seqlens, _, _) = _split(values)
     sizes = _sizes(arguments)
     outputs = _empty_outputs(arguments, sizes)
     rows = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
-    shape = (rows, sizes.heads, sizes.keys, sizes.values)
-    return sizes, rows, [*outputs, outputs[0].new_empty(shape, dtype=_computing_dtype(arguments))]
+    shapes = [(rows, sizes.heads, *(_size_of(a, arguments) for a in info.axes)) for info in _STATES]
+    return sizes, rows, [*outputs, *(outputs[0].new_empty(shape, dtype=_computing_dtype(arguments)) for shape in shapes)]
 
 
 def _fake_chunk_forward(*values: Any) -> tuple[torch.Tensor, ...]:
@@ -3462,20 +3504,20 @@ def _fake_recurrent_forward(*values: Any) -> tuple[torch.Tensor, ...]:
 
 
 def _fake_backward(*values: Any) -> tuple[torch.Tensor, ...]:
-    arguments, _, (initial_state, _, _, states, *_) = _split(values)
-    found = [None if x is None else torch.empty_like(x, memory_format=torch.contiguous_format) for x in (*arguments, initial_state)]
+    arguments, _, initial, (_, _, states, *_) = _split(values)
+    found = [None if x is None else torch.empty_like(x, memory_format=torch.contiguous_format) for x in (*arguments, *initial)]
     return _present(tuple(found), states)
 
 
 def _fake_step(*values: Any) -> Any:
-    arguments, _, _ = _split(values)
+    arguments, *_ = _split(values)
     return _single(tuple(_empty_outputs(arguments, _sizes(arguments))))
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-    arguments, options, (initial_state, cu_seqlens, chunk, _) = _split(inputs)
+    arguments, options, initial, (cu_seqlens, chunk, _) = _split(inputs)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*arguments, initial_state, cu_seqlens, output[-1])
+    ctx.save_for_backward(*arguments, *initial, cu_seqlens, output[-1])
     ctx.options, ctx.chunk = options, chunk
 
 
@@ -3483,11 +3525,12 @@ def _differentiated(operator: Any) -> Any:
     """The autograd rule of a forward operator whose adjoint is `operator`."""
 
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
-        *arguments, initial_state, cu_seqlens, states = ctx.saved_tensors
+        *tensors, cu_seqlens, states = ctx.saved_tensors
+        arguments, initial = tensors[:_ARGUMENT_COUNT], tensors[_ARGUMENT_COUNT:]
         wanted = gradients[:-1]  # nothing asks the gradient of the saved states
-        found = operator(*arguments, *ctx.options, initial_state, cu_seqlens, ctx.chunk, states, *wanted)
-        d_arguments = [d if x is not None else None for d, x in zip(found, arguments, strict=False)]
-        return (*d_arguments, *(None,) * _OPTION_COUNT, found[-1] if initial_state is not None else None, None, None, None)
+        found = operator(*arguments, *ctx.options, *initial, cu_seqlens, ctx.chunk, states, *wanted)
+        given = [d if x is not None else None for d, x in zip(found, tensors, strict=True)]
+        return (*given[:_ARGUMENT_COUNT], *(None,) * _OPTION_COUNT, *given[_ARGUMENT_COUNT:], None, None, None)
 
     return backward
 
@@ -3498,16 +3541,18 @@ def _no_double_backward(ctx: Any, *gradients: Any) -> Any:
 
 for _name, _fake in (
     ("chunk_forward", _fake_chunk_forward),
-    ("recurrent_forward", _fake_recurrent_forward),
     ("chunk_backward", _fake_backward),
+    ("recurrent_forward", _fake_recurrent_forward),
     ("recurrent_backward", _fake_backward),
     ("step", _fake_step),
 ):
     torch.library.register_fake(f"{_NAMESPACE}::{_name}", _fake, lib=_LIBRARY)
-for _name, _adjoint in (("chunk_forward", _chunk_backward), ("recurrent_forward", _recurrent_backward)):
-    torch.library.register_autograd(f"{_NAMESPACE}::{_name}", _differentiated(_adjoint), setup_context=_remember, lib=_LIBRARY)
-for _name in ("chunk_backward", "recurrent_backward"):
-    torch.library.register_autograd(f"{_NAMESPACE}::{_name}", _no_double_backward, lib=_LIBRARY)
+for _name, _adjoint in (
+    ("chunk", _chunk_backward),
+    ("recurrent", _recurrent_backward),
+):
+    torch.library.register_autograd(f"{_NAMESPACE}::{_name}_forward", _differentiated(_adjoint), setup_context=_remember, lib=_LIBRARY)
+    torch.library.register_autograd(f"{_NAMESPACE}::{_name}_backward", _no_double_backward, lib=_LIBRARY)
 
 
 def _fail(argument: str, expected: str, got: str) -> ValueError:
@@ -3580,16 +3625,33 @@ def _check_number(name: str, value: object) -> None:
         raise TypeError(f"gated_delta_rule: option `{name}` should be a number, but is {_describe(value)}")
 
 
-def _state_axes(v_first: bool) -> tuple[str, str]:
-    return (_VALUE_AXIS, _KEY_AXIS) if v_first else (_KEY_AXIS, _VALUE_AXIS)
+def _turned(info: _State, v_first: bool | None) -> bool:
+    """Whether a caller's state is the transpose of what the forms work on."""
+    return len(info.axes) == 2 and (info.turned if v_first is None else v_first)
+
+
+def _check_states(
+    name: str, given: Any, rows: tuple[str, int | None], sizes: dict[str, tuple[int, str]], v_first: bool | None, device: torch.device
+) -> tuple[torch.Tensor, ...]:
+    """The state, checked, by its key axis and its value axis."""
+    states, names = (given,), (name,)
+    for info, label, x in zip(_STATES, names, states, strict=True):
+        _check_state(info, label, x, rows, sizes, v_first, device)
+    return tuple(x.mT if _turned(info, v_first) else x for info, x in zip(_STATES, states, strict=True))
 
 
 def _check_state(
-    name: str, x: object, rows: tuple[str, int | None], sizes: dict[str, tuple[int, str]], v_first: bool, device: torch.device
+    info: _State,
+    name: str,
+    x: object,
+    rows: tuple[str, int | None],
+    sizes: dict[str, tuple[int, str]],
+    v_first: bool | None,
+    device: torch.device,
 ) -> None:
     """A state [rows, HV, *axes] in the chosen order of its axes."""
-    axes = (rows[0], "HV", *_state_axes(v_first))
-    tensor = _check_tensor(name, x, f"[{', '.join(axes)}]", 4, device)
+    axes = (rows[0], "HV", *(info.axes[::-1] if _turned(info, v_first) else info.axes))
+    tensor = _check_tensor(name, x, f"[{', '.join(axes)}]", len(axes), device)
     wanted = [rows[1], *(sizes[a][0] for a in axes[1:])]
     for axis, size, got in zip(axes, wanted, tensor.shape, strict=True):
         if size is not None and size != got:
@@ -3625,22 +3687,27 @@ def _prepare(
     initial_state: Any,
     state_v_first: bool | None,
     cu_seqlens: Any,
-) -> tuple[tuple[Any, ...], torch.Tensor | None, bool]:
-    """Checks every argument; returns the options, the initial state oriented [N, HV, K, V], and whether states are [V, K]."""
+) -> tuple[tuple[Any, ...], tuple[torch.Tensor | None, ...]]:
+    """Checks every argument; returns the options and the initial states, each by its key axis and its value axis, or None."""
     for name, flag in zip(_FLAGS, flags, strict=True):
         _check_flag(name, flag)
     sizes = _check_arguments(arguments, dict(zip(_FLAGS, flags, strict=True)), ("B", "T"))
     options = (*_numbers(numbers, sizes), *flags)
-    v_first = _DECLARED_V_FIRST if state_v_first is None else state_v_first
-    _check_flag("state_v_first", v_first)
+    if state_v_first is not None:
+        _check_flag("state_v_first", state_v_first)
     device = arguments[0].device
     if cu_seqlens is not None:
         _check_packing(cu_seqlens, sizes["B"][0], device)
     rows = sizes["B"][0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
-    if initial_state is not None:
-        _check_state("initial_state", initial_state, ("N", rows), sizes, v_first, device)
-        initial_state = initial_state.mT if v_first else initial_state
-    return options, initial_state, v_first
+    if initial_state is None:
+        return options, (None,) * len(_STATES)
+    return options, _check_states("initial_state", initial_state, ("N", rows), sizes, state_v_first, device)
+
+
+def _given_back(states: tuple[torch.Tensor, ...], state_v_first: bool | None) -> Any:
+    """Final states in the order of their axes that was asked for."""
+    found = tuple(x.mT.contiguous() if _turned(info, state_v_first) else x for info, x in zip(_STATES, states, strict=True))
+    return found[0]
 
 
 def _numbers(numbers: tuple[Any, ...], sizes: dict[str, tuple[int, str]]) -> tuple[float, ...]:
@@ -3673,12 +3740,12 @@ def _run(
     _check_flag("output_final_state", output_final_state)
     if isinstance(chunk_size, float) or chunk_size not in (16, 32, 64):
         raise _fail("chunk_size", "16, 32 or 64", f"{chunk_size!r}")
-    options, initial, v_first = _prepare(arguments, numbers, flags, initial_state, state_v_first, cu_seqlens)
-    save = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (*arguments, initial))
+    options, initial = _prepare(arguments, numbers, flags, initial_state, state_v_first, cu_seqlens)
+    save = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (*arguments, *initial))
     bounds = None if cu_seqlens is None else cu_seqlens.contiguous()
-    *outputs, final_state, _ = form(*arguments, *options, initial, bounds, chunk_size, save)
-    final = (final_state.mT.contiguous() if v_first else final_state) if output_final_state else None
-    return (*outputs, final)
+    results = form(*arguments, *options, *initial, bounds, chunk_size, save)
+    outputs, final = results[: len(_OUTPUT_AXES)], results[len(_OUTPUT_AXES) : -1]
+    return (*outputs, _given_back(final, state_v_first) if output_final_state else None)
 
 
 def naive_recurrent_gated_delta_rule(
@@ -3728,11 +3795,11 @@ def naive_recurrent_gated_delta_rule(
     arguments = (q, k, v, g, beta, A_log, dt_bias)
     numbers, flags = (scale,), (use_qk_l2norm_in_kernel, use_gate_in_kernel, use_beta_sigmoid_in_kernel)
     _check_flag("output_final_state", output_final_state)
-    options, initial, v_first = _prepare(arguments, numbers, flags, initial_state, state_v_first, cu_seqlens)
+    options, initial = _prepare(arguments, numbers, flags, initial_state, state_v_first, cu_seqlens)
     _check_boundaries(cu_seqlens, arguments)
-    *outputs, final_state = _naive(arguments, options, initial, cu_seqlens)
-    final = (final_state.mT if v_first else final_state) if output_final_state else None
-    return (*outputs, final)
+    results = _naive(arguments, options, initial, cu_seqlens)
+    outputs, final = results[: len(_OUTPUT_AXES)], results[len(_OUTPUT_AXES) :]
+    return (*outputs, _given_back(final, state_v_first) if output_final_state else None)
 
 
 def fused_recurrent_gated_delta_rule(
@@ -3896,8 +3963,9 @@ def gated_delta_rule(
         ValueError, TypeError: an argument is wrong; the message names it, what it should be and what it is.
     """
     single = isinstance(q, torch.Tensor) and q.dim() > 1 and q.shape[1] == 1
+    form = _recurrent_forward if single else _chunk_forward
     return _run(
-        _recurrent_forward if single else _chunk_forward,
+        form,
         (q, k, v, g, beta, A_log, dt_bias),
         (scale,),
         (use_qk_l2norm_in_kernel, use_gate_in_kernel, use_beta_sigmoid_in_kernel),
@@ -3954,18 +4022,19 @@ def step_gated_delta_rule(
     for name, flag in zip(_FLAGS, flags, strict=True):
         _check_flag(name, flag)
     sizes = _check_arguments(arguments, dict(zip(_FLAGS, flags, strict=True)), ("B",))
-    v_first = _DECLARED_V_FIRST if state_v_first is None else state_v_first
-    _check_flag("state_v_first", v_first)
+    if state_v_first is not None:
+        _check_flag("state_v_first", state_v_first)
     device = arguments[0].device
-    _check_state("state", state, ("slots", sizes["B"][0] if state_indices is None else None), sizes, v_first, device)
+    rows = ("slots", sizes["B"][0] if state_indices is None else None)
+    states = _check_states("state", state, rows, sizes, state_v_first, device)
     if state_indices is not None:
         _check_indices(state_indices, sizes["B"][0], device)
-    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (*arguments, state)):
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (*arguments, *states)):
         advice = "call it under torch.no_grad(), or use fused_recurrent_gated_delta_rule"
         raise RuntimeError(f"step_gated_delta_rule has no gradient: {advice}")
     tokens = tuple(x.unsqueeze(1) if info.per_token and x is not None else x for info, x in zip(_ARGUMENTS, arguments, strict=True))
     slots = None if state_indices is None else state_indices.contiguous()
-    outputs = _step(*tokens, *_numbers(numbers, sizes), *flags, state.mT if v_first else state, slots)
+    outputs = _step(*tokens, *_numbers(numbers, sizes), *flags, *states, slots)
     return outputs.squeeze(1) if isinstance(outputs, torch.Tensor) else tuple(x.squeeze(1) for x in outputs)
 
 

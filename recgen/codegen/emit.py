@@ -15,7 +15,7 @@ from recgen.codegen.chunk_context import build_chunk_context
 from recgen.codegen.chunk_kernel_context import chunk_kernel_context
 from recgen.codegen.expressions import Expressions, build_expressions, local
 from recgen.codegen.module_context import build_module_context
-from recgen.codegen.token_printer import token_lines
+from recgen.codegen.token_printer import token_text
 from recgen.codegen.torch_printer import HELPERS
 from recgen.codegen.triton_context import triton_context
 from recgen.derive.chunk_ir import ChunkForm
@@ -71,11 +71,9 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelP
     expressions = build_expressions(form, operands)
     context = build_chunk_context(form, operands, chunk, expressions.rereads)
     module = build_module_context(form, _header(form, digest, plan), digest, _listing(operands))
-    token, token_results = token_lines(
-        r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))}
-    )
+    token = token_text(r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))})
     recurrent_kernels = triton_context(form, operands, plan.recurrent)
-    helpers = _helpers(expressions.operations, token, any("_product_to_chunks(" in text for text in expressions.operand_results))
+    helpers = _helpers(expressions.operations, token.lines, any("_product_to_chunks(" in text for text in expressions.operand_results))
     text = (
         environment()
         .get_template("module.py.j2")
@@ -84,7 +82,8 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelP
             plan=plan,
             c=context,
             h=helpers,
-            e={**_fields(expressions), "token": token, "token_results": token_results},
+            e=_fields(expressions),
+            one=token,
             triton=recurrent_kernels,
             chunk=chunk_kernel_context(form, operands, plan, recurrent_kernels.functions),
         )

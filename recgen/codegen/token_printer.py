@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from recgen.lang.recurrence import Recurrence
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from recgen.lang.recurrence import Definition, Recurrence, StateInfo
 from recgen.lang.terms import (
     ELEMENTWISE,
+    SCALAR,
     Apply,
     Argument,
     AxisSize,
     Constant,
     Eye,
     OptionValue,
+    Shape,
     State,
     Term,
-    reads_state,
     walk,
 )
 
@@ -21,10 +25,10 @@ from recgen.lang.terms import (
 class TokenPrinter:
     """Prints terms over columns [..., n, 1] and matrices; a term that has a name already is printed as that name."""
 
-    def __init__(self, rename: dict[str, str], states: dict[tuple[str, int], str], state_axes: tuple[str, ...] = ()) -> None:
+    def __init__(self, rename: dict[str, str], states: dict[tuple[str, int], str], axes: dict[str, tuple[str, int]] | None = None) -> None:
         self.rename = rename
         self.states = states
-        self.state_axes = state_axes
+        self.axes = axes or {}  # axis -> a variable that has it, and where
         self.names: dict[Term, str] = {}
 
     def define(self, name: str, value: Term) -> str:
@@ -102,29 +106,94 @@ class TokenPrinter:
         return not any(isinstance(x, Argument | State) for x in walk(term))
 
     def _with_identity(self, term: Apply) -> str:
-        """`I - M`, `I @ M`, `c * I`: an identity over one of the state's axes."""
+        """`I - M`, `I @ M`, `c * I`: an identity over an axis."""
         left, right = term.args
         if term.op == "matmul":
             return self.text(right if isinstance(left, Eye) else left)
-        eye = f"_identity(before, {-2 if term.shape[0] == self.state_axes[0] else -1})"
+        variable, position = self.axes[term.shape[0]]
+        eye = f"_identity({variable}, {position})"
         symbols = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
         first, second = (eye, self.text(right)) if isinstance(left, Eye) else (self.text(left), eye)
         return f"({first} {symbols[term.op]} {second})"
 
 
-def token_lines(recurrence: Recurrence, rename: dict[str, str]) -> tuple[tuple[str, ...], str]:
-    """The body and the results of the function that does one token: definitions, the state's equation, outputs."""
-    state = recurrence.states[0]
-    printer = TokenPrinter(rename, {(state.name, 1): "before", (state.name, 0): "after"}, state.axes)
+@dataclass(frozen=True)
+class TokenText:
+    """The function that does one token: the states that it takes, its body and what it returns."""
+
+    befores: tuple[str, ...]
+    lines: tuple[str, ...]
+    results: str
+
+
+def token_text(recurrence: Recurrence, rename: dict[str, str]) -> TokenText:
+    """Definitions, the states' equations and the outputs, in an order in which each has what it reads."""
+    befores, afters = _state_names(recurrence, frozenset(rename.values()))
+    states = {(s.name, 1): befores[s.name] for s in recurrence.states} | {(s.name, 0): afters[s.name] for s in recurrence.states}
+    axes = _axis_owners(recurrence, rename, befores)
+    printer = TokenPrinter(rename, states, axes)
     for argument in recurrence.arguments:
-        shape = (argument.axes[0], "1") if argument.axes else ("1", "1")
-        printer.names[Argument(argument.name, argument.role, shape)] = rename.get(argument.name, argument.name)
-    first = [d for d in recurrence.definitions if not reads_state(d.value, 0)]
-    second = [d for d in recurrence.definitions if reads_state(d.value, 0)]
-    lines = [printer.define(d.name, d.value) for d in first]
-    lines.append(f"after = {_bare(printer.text(state.equation))}  # {state.name}[t]")
-    lines += [printer.define(d.name, d.value) for d in second]
-    return tuple(lines), f"({', '.join(rename.get(o, o) for o in recurrence.outputs)}, after)"
+        printer.names[Argument(argument.name, argument.role, _shape(argument.axes))] = rename.get(argument.name, argument.name)
+    terms = (*(d.value for d in recurrence.definitions), *(s.equation for s in recurrence.states))
+    sizes = dict.fromkeys(x.axis for term in terms for x in walk(term) if isinstance(x, AxisSize))
+    lines = [f"{axis} = {axes[axis][0]}.shape[{axes[axis][1]}]" for axis in sizes]
+    for item in _in_order(recurrence):
+        if isinstance(item, Definition):
+            lines.append(printer.define(item.name, item.value))
+        else:
+            lines.append(f"{afters[item.name]} = {_bare(printer.text(item.equation))}  # {item.name}[t]")
+    results = (*(rename.get(o, o) for o in recurrence.outputs), *afters.values())
+    return TokenText(tuple(befores.values()), tuple(lines), f"({', '.join(results)})")
+
+
+def _state_names(recurrence: Recurrence, taken: frozenset[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The variables of every state before and after the token."""
+    if len(recurrence.states) == 1:
+        name = recurrence.states[0].name
+        return {name: "before"}, {name: "after"}
+    used = set(taken) | {o.name for o in recurrence.options}
+    found: tuple[dict[str, str], dict[str, str]] = ({}, {})
+    for names, hint in zip(found, ("before", "after"), strict=True):
+        for state in recurrence.states:
+            name = f"{state.name}_{hint}"
+            while name in used:
+                name += "_"
+            used.add(name)
+            names[state.name] = name
+    return found
+
+
+def _axis_owners(recurrence: Recurrence, rename: dict[str, str], befores: dict[str, str]) -> dict[str, tuple[str, int]]:
+    """For every axis a variable whose shape has it, and where: a state, else an argument that is always there."""
+    owners: dict[str, tuple[str, int]] = {}
+    always = sorted(recurrence.arguments, key=lambda a: bool(a.needed_if))
+    for name, axes in (*((befores[s.name], s.axes) for s in recurrence.states), *((rename.get(a.name, a.name), a.axes) for a in always)):
+        for position, axis in enumerate(axes):
+            owners.setdefault(axis, (name, position - 2))
+    return owners
+
+
+def _shape(axes: tuple[str, ...]) -> Shape:
+    return (axes[0], axes[1]) if len(axes) == 2 else (axes[0], "1") if axes else SCALAR
+
+
+def _in_order(recurrence: Recurrence) -> Iterator[Definition | StateInfo]:
+    """Definitions and states, each after the states at t that it reads."""
+    done: set[str] = set()
+    definitions, states = list(recurrence.definitions), list(recurrence.states)
+
+    def ready(term: Term) -> bool:
+        return all(x.name in done for x in walk(term) if isinstance(x, State) and x.lag == 0)
+
+    while definitions or states:
+        for d in [d for d in definitions if ready(d.value)]:
+            definitions.remove(d)
+            yield d
+        state = next((s for s in states if ready(s.equation)), None)
+        if state is not None:
+            states.remove(state)
+            done.add(state.name)
+            yield state
 
 
 def _bare(text: str) -> str:

@@ -132,7 +132,7 @@ def test_strides(case: Case) -> None:
 @each_case
 def test_state_with_values_first(case: Case) -> None:
     sample = sample_of(case, 150)
-    declared = case.module._DECLARED_V_FIRST
+    declared = case.module._STATES[0].turned
     turned = Sample(sample.inputs, sample.state.mT.contiguous())
     *outputs, final = call(case, CHUNK, sample)
     *others, other = call(case, CHUNK, turned, state_v_first=not declared)
