@@ -133,6 +133,8 @@ def expand(term: Term) -> tuple[Product, ...]:
         return (Product(1.0, (), (), term.shape, term.span),)
     if isinstance(term, Apply) and term.op in _RULES:
         return _RULES[term.op](term)
+    if reads_state(term) and isinstance(term, Apply) and term.op == "select":
+        raise Refusal(f"option `{term.option}` chooses between terms that read the state: let it choose what multiplies them", term.span)
     if reads_state(term):
         raise Refusal(f"the state enters `{term.op if isinstance(term, Apply) else term}` which is not linear", term.span)
     return (Product(1.0, (), (_vector(term),), term.shape, term.span),)

@@ -23,7 +23,7 @@ from recgen.analysis.decay import Multiplier, decay_of
 from recgen.analysis.normal_form import Decay, NormalForm, Output, Stream
 from recgen.analysis.readout import Reads
 from recgen.lang.recurrence import Recurrence, StateInfo
-from recgen.lang.terms import Apply, Constant, Term, walk
+from recgen.lang.terms import SCALAR, Apply, Argument, Constant, Eye, Term, walk
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def analyze(recurrence: Recurrence) -> NormalForm:
     streams, notes = _streams([x for x in links if x.write is not None], constants, multiplier)
     reads = Reads(state.name, transposed)
     values = tuple(Output(name, reads.extract(term)) for name, term in zip(recurrence.outputs, outputs, strict=True))
-    return NormalForm(
+    form = NormalForm(
         recurrence,
         state,
         axes[0],
@@ -61,6 +61,19 @@ def analyze(recurrence: Recurrence) -> NormalForm:
         values,
         tuple(_describe(decay, transposed) + notes),
     )
+    _refuse_matrices(form)
+    return form
+
+
+def _refuse_matrices(form: NormalForm) -> None:
+    """The operands and outputs are made of numbers and vectors."""
+    for node in (x for term in form.terms for x in walk(term)):
+        if isinstance(node, Argument) and "1" not in node.shape:
+            raise Refusal(f"`{node.name}` is a full matrix, and operands are numbers and vectors: make what it gives an input", node.span)
+        if isinstance(node, Eye):
+            raise Refusal(
+                "`I` stands inside a number or a function of vectors: multiply it out, `k - a @ a^T @ k` for `(I - a @ a^T) @ k`", node.span
+            )
 
 
 def _single_state(recurrence: Recurrence) -> StateInfo:
@@ -122,7 +135,8 @@ def _contracted(term: Term) -> list[bool]:
         except Refusal:
             continue
         for p in products:
-            if p.state is None:
+            # A number has a vector on either side of the state: it can be read from both.
+            if p.state is None or p.shape == SCALAR:
                 continue
             at = next(i for i, f in enumerate(p.chain) if isinstance(f, StateFactor))
             factor = p.chain[at]

@@ -118,6 +118,12 @@ def test_reads_before_and_after_the_write():
     assert shown(form, form.outputs[0].value) == "r₁ + r₂"
 
 
+@pytest.mark.parametrize("read", ["u^T @ (S[t]^T @ q)", "(S[t]^T @ q)^T @ u", "q^T @ S[t] @ u", "sum(u * (S[t]^T @ q))"])
+def test_a_number_is_read_over_the_key_axis(read):
+    form = analyzed("S[t] = S[t-1] + k @ v^T", f"o = {read}")
+    assert (form.key_axis, [shown(form, r.query) for r in form.reads]) == ("K", ["q"])
+
+
 def test_equal_reads_are_one():
     form = analyzed("S[t] = S[t-1] + k @ v^T", "r = S[t]^T @ q", "o = silu(u) * r + rmsnorm(r)")
     assert len(form.reads) == 1

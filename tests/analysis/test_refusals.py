@@ -55,6 +55,16 @@ VALUE_SIDE = "the value side of the state decays (its columns are scaled one by 
             KEY_FIRST,
             "two factors of this product both depend on the state",
         ),
+        (
+            ("option keep = true", "S[t] = (S[t-1] if keep else b * S[t-1]) + k @ v^T", READ),
+            KEY_FIRST,
+            "option `keep` chooses between terms that read the state: let it choose what multiplies them",
+        ),
+        (
+            ("S[t] = S[t-1] + k @ v^T", "o = S[t]^T @ tanh((I - k @ k^T) @ q)"),
+            KEY_FIRST,
+            "`I` stands inside a number or a function of vectors: multiply it out, `k - a @ a^T @ k` for `(I - a @ a^T) @ k`",
+        ),
         (("S[t] = k @ v^T", READ), KEY_FIRST, "S[t] does not carry S[t-1] on: every step starts afresh"),
         (("S[t] = exp(g) * S[t-1]", READ), KEY_FIRST, "nothing is ever written into the state"),
         (
@@ -82,6 +92,14 @@ VALUE_SIDE = "the value side of the state decays (its columns are scaled one by 
             ("S[t] = S[t-1] + (M @ k) @ v^T", READ),
             SQUARE,
             "a full matrix multiplies a vector of inputs: make their product an input",
+        ),
+        *(
+            (
+                (f"S[t] = S[t-1] + ({write}) @ v^T", f"o = S[t]^T @ ({read})"),
+                SQUARE,
+                "`M` is a full matrix, and operands are numbers and vectors: make what it gives an input",
+            )
+            for write, read in (("tanh(M @ k)", "q"), ("(k^T @ M @ e) * k", "q"), ("k", "sum(M @ k) * q"))
         ),
         (
             ("S[t] = S[t-1] + k @ v^T", "o = S[t]^T @ (M @ q)"),
