@@ -3199,7 +3199,7 @@ class _BackwardMemory(NamedTuple):
 
     prepared: tuple[torch.Tensor | None, ...]
     d_states: torch.Tensor
-    d_writes: torch.Tensor  # [streams, B T, HV, V]
+    d_writes: torch.Tensor  # [streams, B T, HV, V]; of corrections in float32, since strengths multiply them before they are rounded
     gradients: tuple[torch.Tensor | None, ...]
     d_initial: torch.Tensor | None
 
@@ -3217,7 +3217,7 @@ def _backward_memory(
     return _BackwardMemory(
         _prepared(sizes, plan, like, device),
         torch.empty_like(states, device=device),
-        like.new_empty(1, sizes.batch * sizes.tokens, sizes.heads, sizes.values, device=device),
+        like.new_empty(1, sizes.batch * sizes.tokens, sizes.heads, sizes.values, dtype=torch.float32, device=device),
         tuple(None if x is None else _gradient_memory(info, x, sizes, plan, device) for info, x in zip(_ARGUMENTS, arguments, strict=True)),
         None if initial_state is None else like.new_empty(initial_state.shape, dtype=torch.float32, device=device),
     )

@@ -2499,7 +2499,7 @@ class _BackwardMemory(NamedTuple):
 
     prepared: tuple[torch.Tensor | None, ...]
     d_states: torch.Tensor
-    d_writes: torch.Tensor  # [streams, B T, HV, V]
+    d_writes: torch.Tensor  # [streams, B T, HV, V]; of corrections in float32, since strengths multiply them before they are rounded
     gradients: tuple[torch.Tensor | None, ...]
     d_initial: torch.Tensor | None
 
