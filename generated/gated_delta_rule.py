@@ -2930,6 +2930,11 @@ _CHUNK_TILES = (  # the first row that fits is used
     ),
     # not compared yet
     _ChunkTiles(
+        True, 512, "", 101376, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=8, scan_warps=4, gradient_warps=8,
+    ),
+    # not compared yet
+    _ChunkTiles(
         False, 128, "", 101376, chunk=16, scan=16, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
@@ -2937,6 +2942,11 @@ _CHUNK_TILES = (  # the first row that fits is used
     _ChunkTiles(
         False, 256, "", 101376, chunk=16, scan=16, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
+    ),
+    # not compared yet
+    _ChunkTiles(
+        False, 512, "", 166912, chunk=16, scan=16, gradients=16, stages=1,
+        prepare_warps=8, scan_warps=4, gradient_warps=8,
     ),
     # not compared yet
     _ChunkTiles(

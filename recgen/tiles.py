@@ -87,14 +87,22 @@ def _rows(decay: Decay, corrects: bool) -> tuple[ChunkTiles, ...]:
         chunk, scan, gradients, stages = sizes
         validated = () if generation else seen.pop((half, keys), ())  # what an H200 takes: the first row for any GPU
         tiles = ChunkTiles(decay, corrects, half, keys, chunk, scan, gradients, stages, generation, shared, validated=validated)
-        return replace(tiles, prepare_warps=2) if half and keys <= 128 else tiles
+        warps = 2 if half and keys <= 128 else 8 if keys > 256 else tiles.prepare_warps
+        return replace(tiles, prepare_warps=warps)
 
     large = ((True, 128, 64, 32, 32, 2), (True, 256, 32, 32, 16, 1), (False, 128, 32, 32, 16, 1), (False, 256, 16, 16, 16, 1))
     small = ((True, 128, 32, 32, 16, 1), (True, 256, 16, 16, 16, 1), (False, 128, 16, 16, 16, 1))
     if decay == "vector":  # rows that carry their own decay take more memory
         large = ((True, 128, 32, 32, 32, 2), (True, 256, 16, 32, 16, 1), *large[2:])
         small = ((True, 128, 16, 32, 16, 1), *small[1:])
-    places = (("gfx942", _KIB_64, large), ("", _KIB_163, large[2:3]), ("", _KIB_99, (*large[:2], small[2], large[3])), ("", _KIB_64, small))
+    huge = ((True, 512, 16, 16, 16, 1), (False, 512, 16, 16, 16, 1))
+    places = (
+        ("gfx942", _KIB_64, large),
+        ("", _KIB_163, large[2:3]),
+        ("", _KIB_99, (*large[:2], huge[0], small[2], large[3])),
+        ("", _KIB_163, huge[1:]),
+        ("", _KIB_64, small),
+    )
     return tuple(row(generation, shared, *sizes) for generation, shared, tiles in places for sizes in tiles)
 
 

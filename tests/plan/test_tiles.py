@@ -43,10 +43,10 @@ def test_the_row_fits_the_shared_memory(monkeypatch: pytest.MonkeyPatch, gpu: tu
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("keys", [1, 128, 129, 256])
+@pytest.mark.parametrize("keys", [1, 128, 129, 256, 257, 512])
 def test_the_row_fits_the_keys_and_the_inputs(monkeypatch: pytest.MonkeyPatch, keys: int, dtype: torch.dtype) -> None:
     found = chosen(monkeypatch, HOPPER, keys, dtype)
-    assert (found.half, found.keys) == (dtype == torch.bfloat16, 128 if keys <= 128 else 256)
+    assert (found.half, found.keys) == (dtype == torch.bfloat16, next(size for size in (128, 256, 512) if keys <= size))
 
 
 def test_a_row_for_another_generation_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def test_the_first_of_two_rows_that_fit_is_used(monkeypatch: pytest.MonkeyPatch)
     assert chosen(monkeypatch, HOPPER, 64, torch.float16, rows).scan == 2
 
 
-@pytest.mark.parametrize(("gpu", "keys", "dtype", "largest"), [(HOPPER, 300, torch.float16, 256), (LEAST, 200, torch.float32, 128)])
+@pytest.mark.parametrize(("gpu", "keys", "dtype", "largest"), [(HOPPER, 600, torch.float16, 512), (LEAST, 200, torch.float32, 128)])
 def test_no_row_names_the_sizes(monkeypatch: pytest.MonkeyPatch, gpu: tuple[str, int], keys: int, dtype: torch.dtype, largest: int) -> None:
     wanted = f"gated_delta_rule: the chunkwise kernels take K up to {largest} for {dtype} on {gpu[0]} with {gpu[1]} bytes of shared memory"
     with pytest.raises(ValueError, match=f"{wanted}, but it is {keys}"):

@@ -37,8 +37,11 @@ SHAPES = (
     ("bfloat16", 64, "plain", ONCE),
     ("bfloat16", 256, "plain", TWICE),
     ("float32", 256, "plain", TWICE),
+    ("bfloat16", 32, "plain", ONCE),
+    ("bfloat16", 512, "plain", ONCE),
+    ("float32", 512, "plain", ONCE),
 )
-"""dtype, size of the keys and values, variant, targets."""
+"""dtype, size of the keys and values, variant, targets; all but the first shape's targets beyond ONCE are for one spec of each class."""
 OTHERS = ("forget_after_correct",)
 """Specs of the tests, of a class that no shipped spec is of."""
 
@@ -77,7 +80,13 @@ def representatives() -> tuple[str, ...]:
 
 def points(version: str) -> list[Point]:
     """What is compiled with a Triton: with the oldest the whole matrix, with the newest one spec of each class for every target."""
-    shipped = [Point(spec, *shape, target) for *shape, targets in SHAPES for spec in specs() for target in targets]
+    alone = representatives()
+    shipped = [
+        Point(spec, *shape, target)
+        for *shape, targets in SHAPES
+        for spec in specs()
+        for target in (targets if spec in alone or (*shape, targets) == SHAPES[0] else ONCE)
+    ]
     whole = shipped + [Point(spec, "bfloat16", 128, variant, "sm_90") for spec in OTHERS for variant in ("plain", "packed")]
     return whole if version == TRITONS[0] else [p for p in whole if representative(p)]
 
