@@ -44,6 +44,7 @@ CASES = {
     "a decay per channel, packed": Case("kda", SIZES, tokens=40, bounds=(0, 17, 17, 18, 40), chunk=16),
     "a decay per channel, a chunk of 32, several corrections": Case("two_corrections", SIZES, tokens=40, chunk=32, heads=1),
     "outputs beside the value axis, several blocks": Case("narrow_outputs", {"K": 7, "V": 40}, tokens=21, chunk=16),
+    "keys beyond 256": Case("gla", {"K": 300, "V": 5}, tokens=20, heads=1, key_heads=1, chunk=64),
     "bfloat16": Case("gated_delta_rule", SIZES, tokens=20, dtype=torch.bfloat16, options=GATES, chunk=16),
 }
 
