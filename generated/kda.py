@@ -3047,7 +3047,8 @@ def _triton_chunk_forward(
     final_state = like.new_empty(rows, sizes.heads, sizes.keys, sizes.values, dtype=torch.float32)
     plan = _chunk_plan(sizes, cu_seqlens, chunk, like)
     shape = (plan.slots if save else 0, sizes.heads, sizes.keys, sizes.values)
-    states = like.new_empty(shape) if cu_seqlens is None else like.new_zeros(shape)  # packed sequences may need fewer chunks
+    kept = _kept_dtype(like)
+    states = like.new_empty(shape, dtype=kept) if cu_seqlens is None else like.new_zeros(shape, dtype=kept)  # packed sequences may need fewer chunks
     if rows * sizes.heads == 0:
         return (*outputs, final_state, states)
     prepared = _prepared(sizes, plan, like, like.device)
@@ -3116,6 +3117,11 @@ def _widest(arguments: tuple[torch.Tensor | None, ...]) -> torch.Tensor:
     """The first vector input, else the first input: its dtype is that of the products."""
     inputs = [(info.axes, x) for info, x in zip(_ARGUMENTS, arguments, strict=True) if x is not None and info.per_token]
     return next((x for axes, x in inputs if axes), inputs[0][1])
+
+
+def _kept_dtype(like: torch.Tensor) -> torch.dtype:
+    """Of the states between chunks and of their gradients: most of a decay's gradient are products of the two, channel by channel."""
+    return torch.float32
 
 
 def _with_strides(arguments: tuple[torch.Tensor | None, ...]) -> Iterator[Any]:
@@ -3524,7 +3530,7 @@ def _fake_chunk_forward(*values: Any) -> tuple[torch.Tensor, ...]:
     if _chunk_on_triton(values[:_ARGUMENT_COUNT]):
         like = _widest(values[:_ARGUMENT_COUNT])
         slots = _chunk_slots(sizes, cu_seqlens, _kernel_chunk(sizes, chunk, like)) if save else 0
-        return (*outputs, like.new_empty(slots, sizes.heads, sizes.keys, sizes.values))
+        return (*outputs, like.new_empty(slots, sizes.heads, sizes.keys, sizes.values, dtype=_kept_dtype(like)))
     shape = (_saved_chunks(sizes, cu_seqlens, chunk), sizes.batch * sizes.heads, sizes.keys, sizes.values)
     return (*outputs, outputs[-1].new_empty(shape if save else (0,)))
 
