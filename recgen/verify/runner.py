@@ -29,7 +29,7 @@ Progress = Callable[[int, int, str], None]
 
 CHUNKS = ("chunk 16", "chunk 32", "chunk 64")
 INTERPRETED = os.environ.get("TRITON_INTERPRET", "0") == "1"
-DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _LONGEST_NAIVE = 17
 _LONGEST_STEPS = 64
 
@@ -83,7 +83,7 @@ def reproduce(spec: str | Compiled, form: str, dtype: str = "float32", device: s
     Args:
         spec: the path of a spec, or what its compilation gave.
         form: as in the line, such as "chunk 16" or "recurrent, split at 37".
-        dtype: "float64", "float32" or "bfloat16".
+        dtype: "float64", "float32", "bfloat16" or "float16".
         device: "cpu" or "cuda".
         case: the fields of `recgen.verify.cases.Case`.
     """
@@ -133,7 +133,7 @@ class _Verification:
             found.append(_Task(case, "float64", ("chunk 16, split at 50",), "split"))
             found.append(_Task(case, "float32", ("chunk 64, strided", "recurrent, strided"), "strides"))
             if not INTERPRETED:
-                found.append(_Task(case, "bfloat16", ("chunk 64", "recurrent", "step"), "forms"))
+                found += [_Task(case, half, ("chunk 64", "recurrent", "step"), "forms") for half in ("bfloat16", "float16")]
         return found
 
     def compare(self, task: _Task) -> None:
@@ -189,7 +189,7 @@ class _Verification:
         if not self.roles.reset and self.compiled.normal_form.decay.kind != "none":
             found.append("no single input can make the decay 0: no hard resets were tried")
         if INTERPRETED:
-            found.append("under TRITON_INTERPRET=1, whose bfloat16 arithmetic is wrong: no inputs in bfloat16")
+            found.append("under TRITON_INTERPRET=1, whose bfloat16 arithmetic is wrong: no inputs in half precision")
         if self.roles.unit:
             found.append(f"drawn with unit norm: {', '.join(sorted(self.roles.unit))}")
         return tuple(found)

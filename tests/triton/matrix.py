@@ -29,19 +29,24 @@ SLACK = (1.1, 64)
 EVERYWHERE, TWICE, ONCE = tuple(TARGETS), ("sm_90", "sm_120"), ("sm_90",)
 SHAPES = (
     ("bfloat16", 128, "plain", EVERYWHERE),
+    ("bfloat16", 128, "packed", ONCE),
+    ("float32", 128, "plain", ONCE),
+)
+"""Of every spec that is shipped: dtype, size of the keys and values, variant, targets."""
+MORE_SHAPES = (
     ("bfloat16", 128, "packed", TWICE),
     ("float32", 128, "plain", EVERYWHERE),
     ("float32", 128, "packed", ONCE),
     ("float16", 128, "plain", ONCE),
     ("float64", 128, "plain", ("sm_90", "gfx942")),
+    ("bfloat16", 32, "plain", ONCE),
     ("bfloat16", 64, "plain", ONCE),
     ("bfloat16", 256, "plain", TWICE),
     ("float32", 256, "plain", TWICE),
-    ("bfloat16", 32, "plain", ONCE),
     ("bfloat16", 512, "plain", ONCE),
     ("float32", 512, "plain", ONCE),
 )
-"""dtype, size of the keys and values, variant, targets; all but the first shape's targets beyond ONCE are for one spec of each class."""
+"""Of one spec of every class."""
 OTHERS = ("forget_after_correct",)
 """Specs of the tests, of a class that no shipped spec is of."""
 
@@ -80,13 +85,8 @@ def representatives() -> tuple[str, ...]:
 
 def points(version: str) -> list[Point]:
     """What is compiled with a Triton: with the oldest the whole matrix, with the newest one spec of each class for every target."""
-    alone = representatives()
-    shipped = [
-        Point(spec, *shape, target)
-        for *shape, targets in SHAPES
-        for spec in specs()
-        for target in (targets if spec in alone or (*shape, targets) == SHAPES[0] else ONCE)
-    ]
+    sets = ((SHAPES, specs()), (MORE_SHAPES, representatives()))
+    shipped = [Point(spec, *shape, target) for shapes, some in sets for *shape, targets in shapes for spec in some for target in targets]
     whole = shipped + [Point(spec, "bfloat16", 128, variant, "sm_90") for spec in OTHERS for variant in ("plain", "packed")]
     return whole if version == TRITONS[0] else [p for p in whole if representative(p)]
 
