@@ -12,6 +12,9 @@ ARITY: dict[str, int] = {**dict.fromkeys(ELEMENTWISE, 1), **dict.fromkeys(ROW_FU
 CONTRACT_ARGUMENTS = ("initial_state", "output_final_state", "cu_seqlens", "chunk_size", "state_v_first", "state", "state_indices")
 """Arguments that generated functions add to those of the spec."""
 
+LEADING_AXES = ("B", "T", "H", "HV")
+"""Axes that generated functions put before those of the spec: rows, tokens, heads of grouped inputs, value heads."""
+
 _WORDS = {
     "t": "it is the time index",
     "T": "`^T` is the transpose",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from recgen.lang import syntax
 from recgen.lang.diagnostics import Label, Reporter
-from recgen.lang.functions import reserved_reason
+from recgen.lang.functions import LEADING_AXES, reserved_reason
 from recgen.lang.source import Span
 from recgen.lang.terms import SCALAR, Shape
 
@@ -103,16 +103,17 @@ def _check_reserved(name: syntax.Name, reporter: Reporter) -> None:
 
 def _axes(statement: syntax.ArgumentDecl | syntax.StateDecl, scope: Scope, reporter: Reporter) -> None:
     """Enter the axes of one shape. A const may count micro-steps there, nothing else may share its name with an axis."""
-    if len(statement.axes) > 2 and all(scope.role(a.name) != "const" for a in statement.axes):
+    own = [a for a in statement.axes if a.name not in LEADING_AXES]
+    if len(own) > 2 and all(scope.role(a.name) != "const" for a in own):
         span = statement.axes[0].span.to(statement.axes[-1].span)
-        advice = "token and head axes are not written; what is left is a number, a vector or a matrix"
-        reporter.report("E310", span, help=advice, name=statement.name.name, count=len(statement.axes))
+        reporter.report("E310", span, help="there are numbers, vectors and matrices", name=statement.name.name, count=len(own))
     for axis in statement.axes:
         other = scope.symbols.get(axis.name)
         if other is None:
-            reason = reserved_reason(axis.name)
+            leading = axis.name in LEADING_AXES
+            reason = "the axes of tokens and heads have these names" if leading else reserved_reason(axis.name)
             if reason is not None:
-                advice = "token and head axes are not written" if axis.name == "T" else "choose another name"
+                advice = "token and head axes are not written" if leading else "choose another name"
                 reporter.report("E203", axis.span, help=advice, name=axis.name, reason=reason)
             scope.symbols[axis.name] = Symbol(axis.name, "axis", axis.span)
         elif other.role not in ("axis", "const"):
