@@ -12,6 +12,13 @@ ARITY: dict[str, int] = {**dict.fromkeys(ELEMENTWISE, 1), **dict.fromkeys(ROW_FU
 CONTRACT_ARGUMENTS = ("initial_state", "output_final_state", "cu_seqlens", "chunk_size", "state_v_first", "state", "state_indices")
 """Arguments that generated functions add to those of the spec."""
 
+USED_BY_GENERATED = frozenset({
+    "RuntimeError", "advice", "any", "arguments", "bool", "bounds", "chunk", "device", "dict", "final", "flags", "float", "form",
+    "indices", "initial", "int", "isinstance", "len", "numbers", "options", "outputs", "results", "rows", "saved",
+    "single", "sizes", "slots", "states", "tl", "tokens", "torch", "triton", "tuple", "v_first", "work", "zip",
+})  # fmt: skip
+"""Names that generated functions use themselves: no argument of theirs can have them."""
+
 LEADING_AXES = ("B", "T", "H", "HV")
 """Axes that generated functions put before those of the spec: rows, tokens, heads of grouped inputs, value heads."""
 
@@ -23,6 +30,13 @@ _WORDS = {
     "false": "it is a value of options",
     "inf": "it is a number",
 }
+
+
+def argument_reason(name: str) -> str | None:
+    """Why an input, a param or an option cannot have a name, beyond what holds for every name; None if it can."""
+    if name.startswith("_"):
+        return "arguments of generated functions begin with a letter"
+    return "generated functions use it" if name in USED_BY_GENERATED else None
 
 
 def reserved_reason(name: str) -> str | None:

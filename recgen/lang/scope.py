@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from recgen.lang import syntax
 from recgen.lang.diagnostics import Label, Reporter
-from recgen.lang.functions import LEADING_AXES, reserved_reason
+from recgen.lang.functions import LEADING_AXES, argument_reason, reserved_reason
 from recgen.lang.source import Span
 from recgen.lang.terms import SCALAR, Shape
 
@@ -84,7 +84,7 @@ def _declare(statement: syntax.Statement, scope: Scope, reporter: Reporter) -> N
 
 def _add(scope: Scope, symbol: Symbol, name: syntax.Name, reporter: Reporter) -> bool:
     """Enter a symbol unless its name is taken."""
-    _check_reserved(name, reporter)
+    _check_reserved(name, reporter, argument=symbol.role in ("input", "param", "option"))
     if symbol.name in scope.symbols:
         first = scope.symbols[symbol.name]
         label = Label(first.span, f"the first one is here, {ROLES[first.role]}")
@@ -94,10 +94,10 @@ def _add(scope: Scope, symbol: Symbol, name: syntax.Name, reporter: Reporter) ->
     return True
 
 
-def _check_reserved(name: syntax.Name, reporter: Reporter) -> None:
-    reason = reserved_reason(name.name)
+def _check_reserved(name: syntax.Name, reporter: Reporter, argument: bool = False) -> None:
+    reason = reserved_reason(name.name) or (argument_reason(name.name) if argument else None)
     if reason is not None:
-        other = "lam" if name.name == "lambda" else f"{name.name}_"
+        other = "lam" if name.name == "lambda" else f"{name.name.lstrip('_')}_"
         reporter.report("E203", name.span, help=f"choose another name, such as `{other}`", name=name.name, reason=reason)
 
 
