@@ -154,7 +154,7 @@ def check(file: Path) -> int:
     return int(any(findings.values()))
 
 
-def update(file: Path, only: str, everything: bool) -> int:
+def update(file: Path, only: str, everything: bool, processes: int) -> int:
     """Compiles with this Triton what the record lacks, drops what is no more, and keeps the results as they come."""
     record, version = load(file), triton.__version__
     every = {v: entries(points(v)) for v in TRITONS}
@@ -177,7 +177,7 @@ def update(file: Path, only: str, everything: bool) -> int:
             write()
 
     try:
-        compile_all(jobs, keep)
+        compile_all(jobs, keep, processes)
     finally:
         write()
     return 0
@@ -193,7 +193,7 @@ def worse(result: Result, recorded: Result | None) -> str:
     return f"{result} instead of {recorded}" if shared > most or spilled > before * SLACK[0] + SLACK[1] else ""
 
 
-def verify(file: Path) -> int:
+def verify(file: Path, processes: int) -> int:
     """Compiles anew what continuous integration does, and compares with the record."""
     record, version, start, faults = load(file), triton.__version__, time.monotonic(), []
     jobs = {entry.job: entry for entry in entries([p for p in points(version) if verified(p)]).values()}
@@ -202,7 +202,7 @@ def verify(file: Path) -> int:
         fault = worse(result, record.get(job.digest, {}).get(f"{job.point.target} {version}"))
         faults.extend([f"{jobs[job].name} {job.point.target}: {fault}"] if fault else [])
 
-    compile_all(jobs, keep)
+    compile_all(jobs, keep, processes)
     print("\n".join([f"{len(jobs)} launches compiled with triton {version} in {time.monotonic() - start:.0f} s", *faults]))
     return int(bool(faults))
 
@@ -215,13 +215,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--all", action="store_true", help="compile what the record has, too")
     parser.add_argument("--only", default="", metavar="REGEX", help="of 'SPEC KERNEL DTYPE KEYS VARIANT TARGET'")
     parser.add_argument("--file", type=Path, default=FILE, help="the record, %(default)s")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes, %(default)s")
     given = parser.parse_args(arguments)
     if given.check:
         return check(given.file)
     if triton.__version__ not in TRITONS:
         print(f"this is triton {triton.__version__}; the record is of {' and '.join(TRITONS)}")
         return 2
-    return verify(given.file) if given.verify else update(given.file, given.only, given.all)
+    return verify(given.file, given.jobs) if given.verify else update(given.file, given.only, given.all, given.jobs)
 
 
 if __name__ == "__main__":
