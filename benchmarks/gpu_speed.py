@@ -3,12 +3,14 @@
     TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas python benchmarks/gpu_speed.py [OPERATOR...] [--peer] [--shapes long batch few]
 
 bfloat16 inputs, float32 gates and states, initial and final state on; medians in milliseconds, the extra memory of one forward and backward
-in MiB, the seconds of the first calls (compilation included), and the kernels' times in one forward and backward with their share of it.
+in MiB, the bytes of inputs, outputs and states that a forward has to move once, the seconds of the first calls (compilation included), and the
+kernels' times in one forward and backward with their share of it. Selective scans have no peer here and a shape of their own.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import json
 import time
@@ -27,6 +29,10 @@ OPERATORS = {
     "gla": ("q", "k", "v", "gk"),
     "kda": ("q", "k", "v", "gk", "beta"),
 }
+
+SELECTIVE = {"selective": (8, 2048, 4096, 16)}
+"""B, T, channels, N."""
+SCANS = ("mamba1", "mamba1_zoh")
 
 Forward = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
@@ -49,6 +55,21 @@ def inputs(shape: tuple[int, ...], names: tuple[str, ...]) -> tuple[dict[str, to
     return {name.replace("gk", "g"): made[name]() for name in names}, torch.randn(batch, heads, size, size, device="cuda")
 
 
+def selective_inputs(shape: tuple[int, ...]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    """The arguments of a selective scan with all that it can do, and an initial state."""
+    batch, tokens, channels, size = shape
+
+    def normal(*extent: int) -> torch.Tensor:
+        return torch.randn(*extent, device="cuda", dtype=torch.bfloat16)
+
+    rates = -torch.arange(1, size + 1, device="cuda", dtype=torch.float32).expand(1, channels, size).contiguous()
+    u, delta, z = (normal(batch, tokens, 1, channels) for _ in range(3))
+    B, C = (normal(batch, tokens, 1, size) for _ in range(2))
+    D, bias = torch.ones(1, channels, device="cuda"), torch.full((1, channels), -4.0, device="cuda")
+    arguments = {"u": u, "delta": delta, "A": rates, "B": B, "C": C, "D": D, "z": z, "delta_bias": bias}
+    return arguments, torch.randn(batch, 1, channels, size, device="cuda")
+
+
 def measure(forward: Forward, arguments: dict[str, torch.Tensor], state: torch.Tensor) -> dict[str, object]:
     """Times and memory of one implementation."""
 
@@ -59,6 +80,8 @@ def measure(forward: Forward, arguments: dict[str, torch.Tensor], state: torch.T
     row: dict[str, object] = {"first forward, s": seconds(lambda: forward(**arguments, initial_state=state, output_final_state=True))}
     with torch.no_grad():
         row["forward, ms"] = median(lambda: forward(**arguments, initial_state=state, output_final_state=True))
+    moved = [*arguments.values(), state, *forward(**arguments, initial_state=state, output_final_state=True)]
+    row["least traffic of a forward, MiB"] = sum(x.numel() * x.element_size() for x in moved) >> 20
     x = {name: v.detach().requires_grad_() for name, v in arguments.items()}
     s = state.detach().requires_grad_()
     d_o, d_final = (torch.randn_like(y) for y in forward(**x, initial_state=s, output_final_state=True))
@@ -95,30 +118,48 @@ def median(run: Callable[[], object]) -> float:
     return round(do_bench(run, return_mode="median", rep=60, warmup=20), 3)
 
 
+def compared(operator: str, shape: str, packages: dict[str, str]) -> None:
+    """Prints a row for everyone who has the operator."""
+    torch.manual_seed(0)
+    arguments, state = inputs(SHAPES[shape], OPERATORS[operator])
+    for who, package in packages.items():
+        if who == "fla" and operator in ("simple_gla", "gla", "delta_rule"):  # it has no grouped heads there
+            groups = state.shape[1] // arguments["q"].shape[2]
+            arguments = {k: x.repeat_interleave(groups, 2) if k in "qk" else x for k, x in arguments.items()}
+        forward = getattr(importlib.import_module(f"{package}.{operator}"), f"chunk_{operator}")
+        try:
+            row = measure(forward, arguments, state)
+        except RuntimeError as refusal:  # a peer's guard against a faulty compiler is a result too
+            row = {"refused": str(refusal)[:200]}
+        print(json.dumps({"operator": operator, "shape": shape, "by": who, **row}), flush=True)
+
+
+def selective(operator: str, shape: str) -> None:
+    """Prints the row of a selective scan."""
+    torch.manual_seed(0)
+    function = getattr(importlib.import_module(f"recgen.kernels.{operator}"), f"chunk_{operator}")
+    forward = functools.partial(function, delta_softplus=True, use_delta_bias=True, use_z=True)
+    row = measure(forward, *selective_inputs(SELECTIVE[shape]))
+    print(json.dumps({"operator": operator, "shape": shape, "by": "recgen", **row}), flush=True)
+
+
 def main() -> None:
     """Prints the rows."""
+    every = (*OPERATORS, *SCANS)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("operators", nargs="*", metavar="OPERATOR", help=f"of {', '.join(OPERATORS)}; all of them by default")
+    parser.add_argument("operators", nargs="*", metavar="OPERATOR", help=f"of {', '.join(every)}; all of them by default")
     parser.add_argument("--peer", action="store_true", help="also time flash-linear-attention")
-    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES | SELECTIVE, default=list(SHAPES | SELECTIVE))
     options = parser.parse_args()
-    if unknown := set(options.operators) - set(OPERATORS):
+    if unknown := set(options.operators) - set(every):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     packages = {"recgen": "recgen.kernels"} | ({"fla": "fla.ops"} if options.peer else {})
-    for operator in options.operators or OPERATORS:
+    for operator in options.operators or every:
         for shape in options.shapes:
-            torch.manual_seed(0)
-            arguments, state = inputs(SHAPES[shape], OPERATORS[operator])
-            for who, package in packages.items():
-                if who == "fla" and operator in ("simple_gla", "gla", "delta_rule"):  # it has no grouped heads there
-                    groups = state.shape[1] // arguments["q"].shape[2]
-                    arguments = {k: x.repeat_interleave(groups, 2) if k in "qk" else x for k, x in arguments.items()}
-                forward = getattr(importlib.import_module(f"{package}.{operator}"), f"chunk_{operator}")
-                try:
-                    row = measure(forward, arguments, state)
-                except RuntimeError as refusal:  # a peer's guard against a faulty compiler is a result too
-                    row = {"refused": str(refusal)[:200]}
-                print(json.dumps({"operator": operator, "shape": shape, "by": who, **row}), flush=True)
+            if operator in SCANS and shape in SELECTIVE:
+                selective(operator, shape)
+            elif operator in OPERATORS and shape in SHAPES:
+                compared(operator, shape, packages)
 
 
 if __name__ == "__main__":
