@@ -1,4 +1,4 @@
-"""The pages that the compiler writes: the gallery of the specs, and what becomes of recurrences that nobody wrote for it.
+"""The pages that the compiler writes: gallery, strangers, and what it says in the reference of the language.
 
 `python scripts/pages.py` writes them anew.
 """
@@ -6,16 +6,21 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from recgen.explanation import explain
-from recgen.lang import SpecErrors
+from recgen.lang import Source, SpecErrors, diagnose
+from recgen.lang.codes import CODES
 from recgen.pipeline import Compiled, compile_text
 
 ROOT = Path(__file__).resolve().parents[1]
 STRANGERS = ROOT / "tests" / "specs" / "strangers"
 FIRST = STRANGERS / "first.json"
 """What the compiler made of each stranger when it was written."""
+
+REFERENCE = ROOT / "specs" / "README.md"
+"""Written by hand, but for what stands between marks."""
 
 GALLERY = """\
 # Gallery
@@ -82,7 +87,36 @@ def _row(path: Path, first: str) -> str:
     return f"| [{path.stem}](../tests/specs/strangers/{path.name}) | {origin} | {lines_of(text)} | {first} | {now} |\n"
 
 
-PAGES = {ROOT / "specs" / "GALLERY.md": gallery, ROOT / "docs" / "strangers.md": strangers}
+def blocks(page: str, kind: str) -> list[str]:
+    """The fenced blocks of a page whose first line says exactly this."""
+    return re.findall(rf"^```{kind}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+
+
+def reference() -> str:
+    """The language's reference with what the compiler says of its examples put between the marks."""
+    page = REFERENCE.read_text(encoding="utf-8")
+    (mistaken,) = blocks(page, "rec wrong")
+    said = "\n\n".join(d.render() for d in diagnose(Source("mistaken.rec", mistaken)))
+    codes = "".join(f"| {name} | {code.severity} | {code.message.replace('|', '')} |\n" for name, code in sorted(CODES.items()))
+    page = _between(page, "diagnostic", f"```text\n{said}\n```\n")
+    page = _between(page, "codes", f"| code | kind | message |\n|---|---|---|\n{codes}")
+    return _between(page, "signature", f"```python\n{_signatures(blocks(page, 'rec')[0])}```\n")
+
+
+def _signatures(spec: str) -> str:
+    """The heads of the functions for whole sequences and for one token, as the module of a spec has them."""
+    text = compile_text(spec).module.text
+    heads = [re.search(rf"^def {name}\(.*?:$", text, re.DOTALL | re.MULTILINE) for name in ("gated_delta", "step_gated_delta")]
+    return "\n".join(f"{head[0]} ...\n" for head in heads if head)
+
+
+def _between(page: str, mark: str, text: str) -> str:
+    before, rest = page.split(f"<!-- {mark}: begin -->\n")
+    _, after = rest.split(f"<!-- {mark}: end -->")
+    return f"{before}<!-- {mark}: begin -->\n{text}<!-- {mark}: end -->{after}"
+
+
+PAGES = {REFERENCE: reference, ROOT / "specs" / "GALLERY.md": gallery, ROOT / "docs" / "strangers.md": strangers}
 """Page -> what makes its text."""
 
 if __name__ == "__main__":
