@@ -2,9 +2,10 @@
 
     TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas python benchmarks/gpu_speed.py [OPERATOR...] [--peer] [--shapes long batch few]
 
-bfloat16 inputs, float32 gates and states, initial and final state on; medians in milliseconds, the extra memory of one forward and backward
-in MiB, the traffic that a forward cannot do without (inputs, outputs and states once), the seconds of the first calls (with compilation), and
-the kernels' times in one forward and backward with their share of it. Selective scans have no peer here and a shape of their own.
+bfloat16 inputs, float32 gates and states, initial and final state on; medians in milliseconds, the extra memory of one forward and
+backward in MiB, the traffic that a forward cannot do without (inputs, outputs and states once), the seconds of the first calls (with
+compilation), and the kernels' times in one forward and backward with their share of it. Selective scans have no peer here and a shape of
+their own.
 """
 
 from __future__ import annotations
