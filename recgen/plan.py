@@ -53,7 +53,19 @@ class KernelPlan:
     stretch: int = 32
 
 
+@dataclass(frozen=True)
+class TokenPlan:
+    """What the kernels of a token form are built with."""
+
+    recurrent: RecurrentTiles
+
+
 def make_plan(form: NormalForm, tuned: tuple[ChunkTiles, ...] = ()) -> KernelPlan:
     """The plan of a form; `tuned`: rows of tiles that go before those of the table."""
     segments = SegmentPlan(fill=3, least=4) if form.feedback else SegmentPlan(fill=8, least=4)
     return KernelPlan(RecurrentTiles(), tuned + rows_for(form.decay.kind, form.feedback, form.whole_values), segments, tuned=tuned)
+
+
+def make_token_plan() -> TokenPlan:
+    """The plan of a token form: about as many entries a program as the recurrent kernels of a normal form have."""
+    return TokenPlan(RecurrentTiles())

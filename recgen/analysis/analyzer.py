@@ -90,10 +90,8 @@ def _single_state(recurrence: Recurrence) -> StateInfo:
 
 
 def _refuse_plan(recurrence: Recurrence) -> None:
-    if recurrence.plan:
-        raise Refusal(
-            f"`plan {recurrence.plan}` is not compiled by this revision; the chunkwise plan is the only one", recurrence.states[0].span
-        )
+    if recurrence.plan == "scan":
+        raise Refusal("`plan scan` is not compiled by this revision", recurrence.states[0].span)
     if recurrence.stabilize:
         raise Refusal("`stabilize log` is not compiled by this revision", recurrence.states[0].span)
 

@@ -16,8 +16,10 @@ def token_form(recurrence: Recurrence, reasons: tuple[Reason, ...]) -> TokenForm
     """The recurrence as equations of one token; `reasons`: why it is no normal form.
 
     Raises:
-        Refusal: a state has an axis that no argument has, so that nothing tells its size.
+        Refusal: a state has an axis that no argument has, so that nothing tells its size; or `stabilize log` is asked for.
     """
+    if recurrence.stabilize:
+        raise Refusal("`stabilize log` is of chunkwise forms; write the stabiliser as a state of its own", recurrence.states[0].span)
     known = {axis for a in recurrence.arguments for axis in a.axes}
     for state in recurrence.states:
         for axis in state.axes:

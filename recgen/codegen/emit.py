@@ -20,6 +20,7 @@ from recgen.codegen.torch_printer import HELPERS
 from recgen.codegen.triton_context import triton_context
 from recgen.derive.chunk_ir import ChunkForm
 from recgen.derive.operands import OperandSet
+from recgen.lang.recurrence import Recurrence
 from recgen.plan import KernelPlan
 from recgen.resources import resource
 from recgen.tiles import ChunkTiles
@@ -70,28 +71,30 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelP
     digest = spec_digest(r.source.text, plan.tuned)
     expressions = build_expressions(form, operands)
     context = build_chunk_context(form, operands, chunk, expressions.rereads)
-    module = build_module_context(form, _header(form, digest, plan), digest, _listing(operands))
+    module = build_module_context(form, header(r, digest, f"normal form: {normal_form_line(form)}", len(plan.tuned)), digest, _listing(operands))
     token = token_text(r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))})
     recurrent_kernels = triton_context(form, operands, plan.recurrent)
-    helpers = _helpers(expressions.operations, token.lines, any("_product_to_chunks(" in text for text in expressions.operand_results))
-    text = (
-        environment()
-        .get_template("module.py.j2")
-        .render(
-            m=module,
-            plan=plan,
-            c=context,
-            h=helpers,
-            e=_fields(expressions),
-            one=token,
-            triton=recurrent_kernels,
-            chunk=chunk_kernel_context(form, operands, plan, recurrent_kernels.functions),
-        )
-    )
+    helpers = helpers_of(expressions.operations, token.lines, any("_product_to_chunks(" in text for text in expressions.operand_results))
+    contexts = {
+        "m": module,
+        "plan": plan,
+        "c": context,
+        "h": helpers,
+        "e": _fields(expressions),
+        "one": token,
+        "triton": recurrent_kernels,
+        "chunk": chunk_kernel_context(form, operands, plan, recurrent_kernels.functions),
+    }
+    return rendered(r.name, digest, contexts)
+
+
+def rendered(name: str, digest: str, contexts: dict[str, object]) -> GeneratedModule:
+    """The module that the templates make of these contexts."""
+    text = environment().get_template("module.py.j2").render(contexts)
     text = _tidy(text if "math." in text else text.replace("import math\n", "", 1))
-    compile(text, f"{r.name}.py", "exec")
-    manifest = (("spec", r.name), ("digest", digest), ("language", "1"), ("compiler", COMPILER_REVISION))
-    return GeneratedModule(r.name, text, digest, manifest)
+    compile(text, f"{name}.py", "exec")
+    manifest = (("spec", name), ("digest", digest), ("language", "1"), ("compiler", COMPILER_REVISION))
+    return GeneratedModule(name, text, digest, manifest)
 
 
 def _listing(operands: OperandSet) -> str:
@@ -100,7 +103,7 @@ def _listing(operands: OperandSet) -> str:
     return textwrap.fill(text, WIDTH, initial_indent=" " * 65, subsequent_indent=" " * 8).lstrip() + "\n    " * (len(text) + 65 > WIDTH)
 
 
-def _helpers(operations: frozenset[str], token: tuple[str, ...], products: bool) -> dict[str, bool]:
+def helpers_of(operations: frozenset[str], token: tuple[str, ...], products: bool) -> dict[str, bool]:
     """Which helper functions the module needs."""
     used = operations | ({"softplus"} if any("_softplus(" in line for line in token) else set())
     found = {name: any(HELPERS.get(op) == name for op in used) for name in dict.fromkeys(HELPERS.values())}
@@ -111,15 +114,15 @@ def _fields(record: Expressions) -> dict[str, object]:
     return asdict(record)
 
 
-def _header(form: NormalForm, digest: str, plan: KernelPlan) -> tuple[str, ...]:
-    r = form.recurrence
-    tiles = f"with {len(plan.tuned)} tuned row{'s' * (len(plan.tuned) != 1)} of tiles" if plan.tuned else ""
-    spec = inspect.cleandoc(r.source.text).rstrip().replace("\\", "\\\\").replace('"""', "'''").split("\n")
+def header(recurrence: Recurrence, digest: str, form: str, tuned: int = 0) -> tuple[str, ...]:
+    """What the module says of itself: how it came about, its form in one line, the spec."""
+    tiles = f"with {tuned} tuned row{'s' * (tuned != 1)} of tiles" if tuned else ""
+    spec = inspect.cleandoc(recurrence.source.text).rstrip().replace("\\", "\\\\").replace('"""', "'''").split("\n")
     return (
         f"Do not edit: change the spec and run `recgen build{' --tiles FILE' if tiles else ''}`.",
         "",
         f"language 1, compiler revision {COMPILER_REVISION}, digest {digest}{', ' if tiles else ''}{tiles}",
-        f"normal form: {normal_form_line(form)}",
+        form,
         "",
         *(f"    {line}".rstrip() for line in spec),
     )

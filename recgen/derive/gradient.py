@@ -200,8 +200,17 @@ def _dot(adjoint: _Adjoint, s: Assign, gradient: Value) -> None:
             adjoint.add(one, adjoint.op("dot", gradient, other, like=one))
 
 
+def _product(adjoint: _Adjoint, s: Assign, gradient: Value) -> None:
+    """Of A B: dC B^T and A^T dC."""
+    left, right = s.args
+    assert isinstance(left, Value) and isinstance(right, Value)
+    turned = tuple(adjoint.op("turn", x, like=Value("", " ".join(reversed(x.axes)), False, True)) for x in (left, right))
+    adjoint.add(left, adjoint.op("product", gradient, turned[1], like=left))
+    adjoint.add(right, adjoint.op("product", turned[0], gradient, like=right))
+
+
 def _moved_back(op: str) -> Rule:
-    """The gradient of a move is the sum over what it repeats."""
+    """The gradient of a move goes the other way: it is the sum over what was repeated."""
 
     def rule(adjoint: _Adjoint, s: Assign, gradient: Value) -> None:
         source = s.args[0]
@@ -245,6 +254,8 @@ def _sigmoid_slope(adjoint: _Adjoint, _: Operand, y: Value) -> Operand:
 _RULES: dict[str, Rule] = {
     "copy": lambda a, s, g: a.add(s.args[0], g),
     "zeros": lambda _a, _s, _g: None,
+    "turn": _moved_back("turn"),
+    "product": _product,
     "add": _add,
     "sub": _sub,
     "neg": lambda a, s, g: a.add(s.args[0], a.op("neg", g)),

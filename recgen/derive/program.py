@@ -176,16 +176,16 @@ def _lower_new(term: Term, scope: Scope) -> Operand:
         case Apply(op, args):
             operands = tuple(lower_term(a, scope) for a in args)
             if all(isinstance(o, Literal) for o in operands):
-                return _fold(op, operands)
-            return _elementwise(op, operands, scope, scope.hint(term, _HINTS.get(op, op.rstrip("<="))))
+                return fold(op, operands)
+            return _elementwise(op, operands, scope, scope.hint(term, HINTS.get(op, op.rstrip("<="))))
         case Argument() | Read() | State() | Eye():
             raise AssertionError(f"unbound {term}")
 
 
-_HINTS = {"mul": "product", "div": "quotient", "add": "total", "sub": "difference", "neg": "minus", "where<": "chosen", "where<=": "chosen"}
+HINTS = {"mul": "product", "div": "quotient", "add": "total", "sub": "difference", "neg": "minus", "where<": "chosen", "where<=": "chosen"}
 
 
-def _fold(op: str, operands: tuple[Operand, ...]) -> Literal:
+def fold(op: str, operands: tuple[Operand, ...]) -> Literal:
     """An operation on numbers alone, kept as an expression of Python."""
     texts = [o.text for o in operands if isinstance(o, Literal)]
     symbols = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**"}

@@ -87,6 +87,7 @@ CODES: dict[str, Code] = {
     "E408": _error("`{name}` is too large once its definitions are put in: more than {limit} operations"),
     # Analysis.
     "E501": _error("no chunkwise form: {reason}"),
+    "E503": _error("no form at all: {reason}"),
     # Warnings.
     "W502": Code("warning", "the decay cannot be proved to lie in [0, 1]: {found}"),
     "W501": Code("warning", "state `{name}` is square: a missing `^T` cannot be noticed by its shape"),

@@ -1,0 +1,29 @@
+"""Emits the module of a token form: step and recurrent forms."""
+
+from __future__ import annotations
+
+from recgen.analysis.token_form import TokenForm
+from recgen.codegen.emit import GeneratedModule, header, helpers_of, rendered, spec_digest
+from recgen.codegen.expressions import RESERVED, local
+from recgen.codegen.module_context import build_module_context
+from recgen.codegen.token_gradient import gradient_text
+from recgen.codegen.token_printer import token_text
+from recgen.derive.token_program import token_program
+from recgen.plan import TokenPlan
+
+
+def emit_token(form: TokenForm, plan: TokenPlan) -> GeneratedModule:
+    """The module's text; raises an internal error if it does not parse."""
+    r = form.recurrence
+    digest = spec_digest(r.source.text)
+    token = token_text(r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))})
+    axes = frozenset(axis for a in r.arguments for axis in a.axes)
+    gradient = gradient_text(token_program(form, RESERVED | axes | {o.name for o in r.options}), r)
+    states = ", ".join(f"{s.name} [{', '.join(s.axes)}]" for s in form.states)
+    contexts = {
+        "m": build_module_context(form, header(r, digest, f"class: {form.kind}, states {states}"), digest, ""),
+        "h": helpers_of(gradient.operations, (*token.lines, *gradient.lines), False),
+        "one": token,
+        "gradient": gradient,
+    }
+    return rendered(r.name, digest, contexts)
