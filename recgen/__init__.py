@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from recgen.pipeline import Compiled
+    from recgen.pipeline import AnyCompiled
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "compile", "explain", "load"]
 
 
-def compile(spec: str | PathLike[str]) -> Compiled:
+def compile(spec: str | PathLike[str]) -> AnyCompiled:
     """Run every stage over a spec: parse, check, analyze, derive, plan, emit.
 
     Args:

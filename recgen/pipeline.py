@@ -20,7 +20,6 @@ from recgen.lang.diagnostics import Reporter
 from recgen.plan import KernelPlan, TokenPlan, make_plan, make_token_plan
 from recgen.tiles import ChunkTiles
 
-
 TOKEN_BY_TOKEN = "`plan recurrent` compiles it to step and recurrent forms with gradients, which take one token after another"
 """What a refused spec may say instead."""
 

@@ -16,7 +16,7 @@ from recgen.cli.output import echo_json
 
 if TYPE_CHECKING:
     from recgen.lang import Diagnostic, Source
-    from recgen.pipeline import Compiled
+    from recgen.pipeline import AnyCompiled
 
 STDIN: Final = Path("-")
 """Names standard input instead of a file."""
@@ -47,7 +47,7 @@ def read_source(path: Path) -> Source:
         raise Findings("standard input is not UTF-8 text") from None
 
 
-def compile_file(path: Path, format_: str = "text") -> Compiled:
+def compile_file(path: Path, format_: str = "text") -> AnyCompiled:
     """Every stage over one file; warnings are printed, errors end the command with status 1 after they were printed as text or as JSON."""
     require_readable([path])
     from recgen.lang import SpecErrors

@@ -80,6 +80,10 @@ def tune(
         raise Misuse("--dtype: bfloat16 and float16 share their tiles; name one of them")
     machine = _machine()
     compiled = compile_file(file, format_)
+    from recgen.pipeline import Compiled
+
+    if not isinstance(compiled, Compiled):
+        raise Misuse(f"{file}: `plan recurrent` has no chunkwise kernels, and only those have tiles to tune")
     _require_sound_compiler(compiled, dtypes)
     from recgen.tuning.inputs import Shape
 

@@ -138,7 +138,9 @@ def main() -> None:
     """Reads the job, reports that it is ready, then one line a candidate."""
     job = json.load(sys.stdin)
     shapes = [Shape(*sizes) for sizes in job["shapes"]]
-    bench = Bench(compile_text(job["text"], job["name"]), shapes, getattr(torch, job["dtype"]), job["thorough"])
+    compiled = compile_text(job["text"], job["name"])
+    assert isinstance(compiled, Compiled), "only chunkwise kernels are tuned"
+    bench = Bench(compiled, shapes, getattr(torch, job["dtype"]), job["thorough"])
     tell({"ready": True})
     for fields in job["candidates"]:
         try:

@@ -1,16 +1,16 @@
-"""The adjoint at build time: gradients of the emitted chunk form against automatic differentiation of the recurrence, in float64."""
+"""The adjoint at build time: gradients of the emitted module against automatic differentiation of the recurrence, in float64."""
 
 from __future__ import annotations
 
 from recgen.derive.proof import ProofFailed
-from recgen.pipeline import Compiled
+from recgen.pipeline import AnyCompiled, Compiled
 from recgen.verify.cases import flag_combinations
 from recgen.verify.inputs import GrowthError
 from recgen.verify.report import Report
 from recgen.verify.runner import reproduce
 
 
-def check_adjoint(compiled: Compiled) -> None:
+def check_adjoint(compiled: AnyCompiled) -> None:
     """Compares every gradient on two whole chunks and a rest, with the options as they default and with all of them turned over.
 
     Raises:
@@ -23,10 +23,18 @@ def check_adjoint(compiled: Compiled) -> None:
             raise ProofFailed(f"the adjoint of {compiled.recurrence.name} differs from the recurrence's gradient: {report.failure}")
 
 
-def _checked(compiled: Compiled, flags: tuple[tuple[str, bool], ...], tokens: int = 35) -> Report:
+def _checked(compiled: AnyCompiled, flags: tuple[tuple[str, bool], ...], tokens: int = 35) -> Report:
     """The comparison, over fewer tokens where a recurrence grows beyond what can be compared."""
     try:
-        return reproduce(compiled, "chunk 16", "float64", tokens=tokens, key_heads=1, heads=2, flags=flags)
+        return reproduce(
+            compiled,
+            "chunk 16" if isinstance(compiled, Compiled) else "recurrent",
+            "float64",
+            tokens=tokens,
+            key_heads=1,
+            heads=2,
+            flags=flags,
+        )
     except GrowthError:
         if tokens == 1:
             raise

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import torch
 
-from recgen.verify.forms import Call, Form, call_of, differentiate, gradients_or_zeros
+from recgen.verify.forms import Call, Form, call_of, differentiate, gradients_or_zeros, leaves_of, state_names
 from recgen.verify.inputs import Sample
 
 Tensor = torch.Tensor
@@ -49,7 +49,8 @@ def repetition_errors(form: Form, sample: Sample, device: str) -> dict[str, floa
     before = {name: x.detach().clone() for name, x in call.arguments.items()}
     first, second = differentiate(form, call, sample), differentiate(form, call, sample)
     found = {f"output {i + 1}": _difference(x, y) for i, (x, y) in enumerate(zip(first.outputs, second.outputs, strict=True))}
-    found["final state"] = _difference(first.state, second.state)
+    pairs = zip(state_names("final", len(first.states)), first.states, second.states, strict=True)
+    found |= {name: _difference(x, y) for name, x, y in pairs}
     found |= {f"d {name}": _difference(x, second.gradients[name]) for name, x in first.gradients.items()}
     found["the inputs themselves"] = max(_difference(x, call.arguments[name]) for name, x in before.items())
     return found
@@ -61,7 +62,7 @@ def _until(form: Form, call: Call, sample: Sample, at: int) -> dict[str, Tensor]
     found = [o[:, :at] for o in outputs]
     assert sample.d_outputs is not None
     directions = [d[:, :at].to(o.dtype).to(o.device) for d, o in zip(sample.d_outputs, outputs, strict=True)]
-    leaves = {**call.arguments, **({} if call.initial is None else {"initial state": call.initial})}
+    leaves = leaves_of(call.arguments, call.initial)
     results = {f"output {i + 1}": o.detach() for i, o in enumerate(found)}
     return results | {f"d {name}": g for name, g in gradients_or_zeros(found, directions, leaves).items()}
 

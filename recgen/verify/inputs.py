@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from recgen.analysis.normal_form import NormalForm
+from recgen.analysis.token_form import TokenForm
 from recgen.derive.meaning import multiplier
 from recgen.lang.recurrence import INFINITY, ArgumentInfo, Recurrence
 from recgen.lang.terms import Argument, walk
@@ -19,6 +20,7 @@ from recgen.verify.cases import Case
 from recgen.verify.reference import Run, Sizes, Token, evaluate
 
 Tensor = torch.Tensor
+Form = NormalForm | TokenForm
 LIMIT = 1e3
 """No value of a sample's loop is larger."""
 _DRAWS = 12
@@ -39,8 +41,11 @@ class Roles:
     reset: tuple[tuple[str, float], ...]
 
 
-def roles(form: NormalForm) -> Roles:
-    """The roles of a spec's arguments."""
+def roles(form: Form) -> Roles:
+    """The roles of a spec's arguments; in a token form only what is declared a decay is known to be one."""
+    if isinstance(form, TokenForm):
+        decays = frozenset(a.name for a in form.recurrence.arguments if a.domain in ("log_decay", "decay"))
+        return Roles(frozenset(), frozenset(), decays, ())
     corrections = [s for s in form.streams if s.correct is not None]
     vectors = {a.name for a in form.recurrence.arguments if a.axes}
     unit = _names(t for s in corrections for t in (s.write, s.correct)) & vectors
@@ -90,7 +95,7 @@ class GrowthError(ValueError):
     """A recurrence that grows too much to be compared, whatever is drawn."""
 
 
-def draw(form: NormalForm, parts: Roles, case: Case, dtype: torch.dtype) -> tuple[Sample, Run]:
+def draw(form: Form, parts: Roles, case: Case, dtype: torch.dtype) -> tuple[Sample, Run]:
     """A sample of the case and its reference loop, with gradients recorded; drawn again where the loop grows beyond `LIMIT`.
 
     Args:
@@ -114,7 +119,7 @@ def draw(form: NormalForm, parts: Roles, case: Case, dtype: torch.dtype) -> tupl
 class _Drawing:
     """Draws one sample; `attempt` counts the earlier ones that grew."""
 
-    def __init__(self, form: NormalForm, parts: Roles, case: Case, dtype: torch.dtype, attempt: int) -> None:
+    def __init__(self, form: Form, parts: Roles, case: Case, dtype: torch.dtype, attempt: int) -> None:
         self.form, self.case, self.dtype, self.attempt = form, case, dtype, attempt
         self.roles = parts
         self.scale = 0.5**attempt

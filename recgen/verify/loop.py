@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from recgen.lang.recurrence import Recurrence
-from recgen.verify.forms import Results, gradients_of
+from recgen.verify.forms import Results, gradients_of, leaves_of
 from recgen.verify.inputs import Sample
 from recgen.verify.reference import Run, evaluate
 from recgen.verify.report import error
@@ -17,14 +17,13 @@ _MARGIN = 8.0
 
 def results(sample: Sample, run: Run) -> Results:
     """Values and gradients of a loop that has been run over the sample."""
-    leaves = {**sample.arguments, **({} if sample.initial is None else {"initial state": sample.initial[0]})}
     found = [*run.outputs] if sample.d_outputs is not None else []
     cotangents = [*(sample.d_outputs or ())]
     if sample.d_states is not None:
-        found.append(run.states[0])
-        cotangents.append(sample.d_states[0])
+        found += run.states
+        cotangents += sample.d_states
     cotangents = [d.to(x.dtype) for d, x in zip(cotangents, found, strict=True)]
-    return Results(run.outputs, run.states[0], gradients_of(found, cotangents, leaves))
+    return Results(run.outputs, run.states, gradients_of(found, cotangents, leaves_of(sample.arguments, sample.initial)))
 
 
 class Conditioning:

@@ -7,22 +7,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from recgen import cache
+from recgen.analysis.normal_form import NormalForm
 from recgen.lang.recurrence import Recurrence
+from recgen.pipeline import AnyCompiled, Compiled
 from recgen.verify.cases import Case, cases, long_cases, packed_cases
 from recgen.verify.exact import causality_errors, repetition_errors
-from recgen.verify.forms import Call, Form, Results, call_of, differentiate, split, stepwise, strided, whole
+from recgen.verify.forms import Call, Form, Results, call_of, differentiate, split, state_names, stepwise, strided, whole
 from recgen.verify.inputs import LIMIT, Roles, Sample, draw, roles
 from recgen.verify.loop import Conditioning, results
 from recgen.verify.report import Report, Tally, error
 from recgen.verify.tolerances import VALUES, gradient_tolerance
-
-if TYPE_CHECKING:
-    from recgen.pipeline import Compiled
 
 Tensor = torch.Tensor
 Progress = Callable[[int, int, str], None]
@@ -44,7 +43,7 @@ class _Task:
     check: str
 
 
-def verify(compiled: Compiled, device: str = "cpu", progress: Progress | None = None) -> Report:
+def verify(compiled: AnyCompiled, device: str = "cpu", progress: Progress | None = None) -> Report:
     """Compares every form of the emitted module with the float64 loop of the spec, values and gradients, and tests what holds to the bit.
 
     Args:
@@ -77,7 +76,7 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def reproduce(spec: str | Compiled, form: str, dtype: str = "float32", device: str = "cpu", **case: Any) -> Report:
+def reproduce(spec: str | AnyCompiled, form: str, dtype: str = "float32", device: str = "cpu", **case: Any) -> Report:
     """Runs one form on one input again: the line that a failed verification prints.
 
     Args:
@@ -103,10 +102,11 @@ def reproduce(spec: str | Compiled, form: str, dtype: str = "float32", device: s
 class _Verification:
     """The module, the roles of its arguments, and the errors so far."""
 
-    def __init__(self, compiled: Compiled, device: str) -> None:
+    def __init__(self, compiled: AnyCompiled, device: str) -> None:
         self.compiled, self.device = compiled, device
         self.module = cache.load(compiled.module.name, compiled.module.text)
-        self.roles: Roles = roles(compiled.normal_form)
+        self.form = compiled.normal_form if isinstance(compiled, Compiled) else compiled.token_form
+        self.roles: Roles = roles(self.form)
         self.tally = Tally()
         self.redrawn = self.excused = 0
 
@@ -115,8 +115,17 @@ class _Verification:
         """The checked spec."""
         return self.compiled.recurrence
 
+    def offered(self, forms: tuple[str, ...]) -> tuple[str, ...]:
+        """Of these forms those that the module has."""
+        return tuple(f for f in forms if isinstance(self.form, NormalForm) or not f.startswith("chunk"))
+
     def tasks(self) -> list[_Task]:
         """What is compared with the reference."""
+        tasks = [replace(task, forms=self.offered(task.forms)) for task in self._all_tasks()]
+        return [task for task in tasks if task.forms]
+
+    def _all_tasks(self) -> list[_Task]:
+        """What is compared where a module has every form."""
         found = []
         for i, case in enumerate(cases(self.recurrence, bool(self.roles.reset))):
             steps = ("step",) if 0 < case.tokens <= _LONGEST_STEPS else ()
@@ -146,7 +155,7 @@ class _Verification:
             repro = self._line(name, task.dtype, task.case)
             call = call_of(sample, dtype, self.device)
             try:
-                found = self._run(name, call, sample, wanted.state)
+                found = self._run(name, call, sample, wanted.states)
             except Exception as failure:  # whatever the module raises is a finding about it
                 self.tally.add(_family(name), task.check, task.dtype, _raised(failure), (float("inf"), float("inf")), 0.0, repro)
                 continue
@@ -159,8 +168,8 @@ class _Verification:
     def exact(self, case: Case) -> None:
         """What holds to the bit."""
         sample, _ = self._reference(case, torch.float32)
-        other, _ = draw(self.compiled.normal_form, self.roles, _reseeded(case), torch.float32)
-        for name in ("chunk 64", "recurrent"):
+        other, _ = draw(self.form, self.roles, _reseeded(case), torch.float32)
+        for name in self.offered(("chunk 64", "recurrent")):
             form = build_form(self.module, name)
             repro = self._line(f"{name}, to the bit", "float32", case)
             try:
@@ -186,7 +195,7 @@ class _Verification:
             found.append(
                 f"gradients that the loop itself cannot resolve in float32, held to that loop instead of the tolerance: {self.excused}"
             )
-        if not self.roles.reset and self.compiled.normal_form.decay.kind != "none":
+        if isinstance(self.form, NormalForm) and not self.roles.reset and self.form.decay.kind != "none":
             found.append("no single input can make the decay 0: no hard resets were tried")
         if INTERPRETED:
             found.append("under TRITON_INTERPRET=1, whose bfloat16 arithmetic is wrong: no inputs in half precision")
@@ -196,20 +205,20 @@ class _Verification:
 
     def _reference(self, case: Case, dtype: torch.dtype) -> tuple[Sample, Results]:
         """A sample and the loop's results and gradients for it."""
-        sample, run = draw(self.compiled.normal_form, self.roles, case, dtype)
+        sample, run = draw(self.form, self.roles, case, dtype)
         self.redrawn += sample.redrawn
         return sample, results(sample, run)
 
-    def _run(self, name: str, call: Call, sample: Sample, final: Tensor) -> Results:
+    def _run(self, name: str, call: Call, sample: Sample, final: tuple[Tensor, ...]) -> Results:
         if name != "step":
             return differentiate(build_form(self.module, name), call, sample)
-        outputs, state = stepwise(self.module)(call if call.initial is not None else _from_zero(call, final))
-        return Results(outputs, state, {})
+        outputs, states = stepwise(self.module)(call if call.initial is not None else _from_zero(call, final))
+        return Results(outputs, states, {})
 
     def _errors(self, found: Results, wanted: Results, dtype: torch.dtype, floor: float) -> list[tuple[str, tuple[float, float], float]]:
         """Every tensor's errors and tolerance."""
-        names = (*self.recurrence.outputs, "final state")
-        values = zip(names, (*found.outputs, found.state), (*wanted.outputs, wanted.state), strict=True)
+        names = (*self.recurrence.outputs, *state_names("final", len(wanted.states)))
+        values = zip(names, (*found.outputs, *found.states), (*wanted.outputs, *wanted.states), strict=True)
         rows = [(name, error(x, y), VALUES[dtype]) for name, x, y in values]
         for name, x in found.gradients.items():
             info = next((a for a in self.recurrence.arguments if a.name == name), None)
@@ -255,8 +264,8 @@ def _reseeded(case: Case) -> Case:
     return replace(case, seed=case.seed + 1000)
 
 
-def _from_zero(call: Call, like: Tensor) -> Call:
-    """The call with the zero state that the other forms begin with."""
+def _from_zero(call: Call, like: tuple[Tensor, ...]) -> Call:
+    """The call with the zero states that the other forms begin with."""
     first = next(iter(call.arguments.values()))
     wide = torch.float64 if first.dtype == torch.float64 else torch.float32
-    return replace(call, initial=torch.zeros(like.shape, dtype=wide, device=first.device))
+    return replace(call, initial=tuple(torch.zeros(x.shape, dtype=wide, device=first.device) for x in like))
