@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from recgen.explaining.document import Stage, as_latex, as_text
 
 if TYPE_CHECKING:
-    from recgen.pipeline import Compiled
+    from recgen.pipeline import AnyCompiled
 
 STAGES: Final = ("parse", "check", "analyze", "derive", "plan", "emit")
 """The stages, in order."""
@@ -16,7 +16,7 @@ STAGES: Final = ("parse", "check", "analyze", "derive", "plan", "emit")
 FORMATS: Final = ("text", "latex", "json")
 
 
-def explain(compiled: Compiled, stage: str | None = None, format: str = "text") -> str:
+def explain(compiled: AnyCompiled, stage: str | None = None, format: str = "text") -> str:
     """Explains one stage, or all.
 
     Args:
@@ -26,7 +26,8 @@ def explain(compiled: Compiled, stage: str | None = None, format: str = "text") 
             stages: parse (name, text, counts), check (arguments, options, definitions, intervals, outputs, states), analyze (class, decay,
             key_axis, value_axis, declared_value_first, normal_form, operands, streams, reads, outputs, recognised, not_needed), derive
             (steps by phase, each with names, symbol, meaning, text, latex; proof), plan (forms, chunk_sizes, kernels, saved, recomputed,
-            costs), emit (file, lines, digest, functions, operators, manifest). Keys are sorted.
+            costs), emit (file, lines, digest, functions, operators, manifest). Of a recurrence that is compiled token by token: analyze
+            (class, kind, equations, outputs, reasons, split), derive (adjoint, operations), plan (forms, kernels, saved). Keys are sorted.
 
     Raises:
         ValueError: for a stage or a format that does not exist.
@@ -41,18 +42,21 @@ def explain(compiled: Compiled, stage: str | None = None, format: str = "text") 
     return as_text(stages) if format == "text" else as_latex(stages)
 
 
-def _stage(compiled: Compiled, name: str) -> Stage:
-    from recgen.explaining import analysis, derivation, emission, front, plan
+def _stage(compiled: AnyCompiled, name: str) -> Stage:
+    from recgen.explaining import analysis, derivation, emission, front, plan, tokens
+    from recgen.pipeline import TokenCompiled
 
     match name:
         case "parse":
             return front.explain_parse(compiled.recurrence)
         case "check":
             return front.explain_check(compiled.recurrence)
-        case "analyze":
-            return analysis.explain_analyze(compiled.normal_form, compiled.operands)
-        case "derive":
-            return derivation.explain_derive(compiled.chunk_form, compiled.operands, compiled.proof)
-        case "plan":
-            return plan.explain_plan(compiled.normal_form, compiled.chunk_form, compiled.plan, compiled.module)
-    return emission.explain_emit(compiled.module)
+        case "emit":
+            return emission.explain_emit(compiled.module)
+    if isinstance(compiled, TokenCompiled):
+        return tokens.explain_tokens(name, compiled.token_form, compiled.plan, compiled.module)
+    if name == "analyze":
+        return analysis.explain_analyze(compiled.normal_form, compiled.operands)
+    if name == "derive":
+        return derivation.explain_derive(compiled.chunk_form, compiled.operands, compiled.proof)
+    return plan.explain_plan(compiled.normal_form, compiled.chunk_form, compiled.plan, compiled.module)

@@ -7,6 +7,7 @@ from recgen.codegen.emit import GeneratedModule, header, helpers_of, rendered, s
 from recgen.codegen.expressions import RESERVED, local
 from recgen.codegen.module_context import build_module_context
 from recgen.codegen.token_gradient import gradient_text
+from recgen.codegen.token_kernels import token_kernels
 from recgen.codegen.token_printer import token_text
 from recgen.derive.token_program import token_program
 from recgen.plan import TokenPlan
@@ -18,12 +19,14 @@ def emit_token(form: TokenForm, plan: TokenPlan) -> GeneratedModule:
     digest = spec_digest(r.source.text)
     token = token_text(r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))})
     axes = frozenset(axis for a in r.arguments for axis in a.axes)
-    gradient = gradient_text(token_program(form, RESERVED | axes | {o.name for o in r.options}), r)
+    program = token_program(form, RESERVED | axes | {o.name for o in r.options})
+    gradient = gradient_text(program, r)
     states = ", ".join(f"{s.name} [{', '.join(s.axes)}]" for s in form.states)
     contexts = {
         "m": build_module_context(form, header(r, digest, f"class: {form.kind}, states {states}"), digest, ""),
         "h": helpers_of(gradient.operations, (*token.lines, *gradient.lines), False),
         "one": token,
         "gradient": gradient,
+        "triton": token_kernels(form, program, plan.recurrent),
     }
     return rendered(r.name, digest, contexts)

@@ -102,7 +102,7 @@ def triton_context(form: NormalForm, operands: OperandSet, tiles: RecurrentTiles
     return TritonContext(
         functions=functions(token.printer.functions),
         title=recurrence.name,
-        equations=_equations(form),
+        equations=equation_lines(recurrence),
         unspecialized=", ".join(f'"{name}"' for name in (*scalars, *(f"n_{name}" for name, _ in numbers))),
         pointers=tuple(f"p_{a.info.name}, s_{a.info.name}" for a in token.arguments),
         numbers=tuple(f"n_{name}: tl.float64" for name, _ in numbers),
@@ -135,11 +135,11 @@ def _host(token: Token) -> HostText:
     form, recurrence = token.form, token.form.recurrence
     padded = (text for axis in _other_axes(token) for text in (f"_size_{axis}", f"triton.next_power_of_2(_size_{axis})"))
     return HostText(
-        arguments=_host_arguments(recurrence),
+        arguments=host_arguments(recurrence),
         returned="".join(f"{o.name}, " for o in form.outputs).rstrip(),
         sizes=size_lines(recurrence, False),
         step_sizes=size_lines(recurrence, True),
-        pointers=tuple(_pointer(a.info.name, a.optional) for a in token.arguments),
+        pointers=tuple(pointer_text(a.info.name, a.optional) for a in token.arguments),
         numbers=tuple(f"float({text})" for _, text in token.numbers.found),
         constants=(*padded, *(o.name for o in recurrence.options if isinstance(o.default, bool))),
         wide=wide_source(recurrence),
@@ -159,23 +159,24 @@ def _axis_lines(axis: str) -> tuple[str, str]:
     return f"off_{axis} = tl.arange(0, block_{axis}).to(tl.int64)", f"mask_{axis} = off_{axis} < size_{axis}"
 
 
-def _equations(form: NormalForm) -> tuple[str, ...]:
-    """The spec's own lines for the state and the outputs."""
-    source = form.recurrence.source
-    outputs = [d.span for d in form.recurrence.definitions if d.name in form.recurrence.outputs]
-    spans: list[Span | None] = [form.state.equation.span, *outputs]
+def equation_lines(recurrence: Recurrence) -> tuple[str, ...]:
+    """The spec's own lines for the states and the outputs."""
+    source = recurrence.source
+    states = [s.equation.span for s in recurrence.states]
+    spans: list[Span | None] = [*states, *(d.span for d in recurrence.definitions if d.name in recurrence.outputs)]
     lines = (source.line(number) for span in spans if span is not None for number in range(span.line, span.end_line + 1))
     return tuple(dict.fromkeys(line.split("#")[0].strip()[:WIDTH] for line in lines))
 
 
-def _host_arguments(recurrence: Recurrence) -> tuple[str, ...]:
+def host_arguments(recurrence: Recurrence) -> tuple[str, ...]:
     """The parameters of the host functions, as the spec names them: arguments, numeric options, boolean options."""
     numeric = [o.name for o in recurrence.options if not isinstance(o.default, bool)]
     boolean = [o.name for o in recurrence.options if isinstance(o.default, bool)]
     return (*(a.name for a in recurrence.arguments), *numeric, *boolean)
 
 
-def _pointer(name: str, optional: bool) -> str:
+def pointer_text(name: str, optional: bool) -> str:
+    """An argument and its strides, as the host passes them."""
     return f"{name}, _triton_strides({name})" if optional else f"{name}, {name}.stride()"
 
 

@@ -112,14 +112,22 @@ class ProgramPrinter:
             names[0] = f"tl.full((), {names[0]}, ACC)"  # Triton takes a Python number for a float32
         if s.op in _CALLS:
             self.functions.add(_CALLS[s.op])
-            names += [self.axes[axis].mask] if s.op in _MASKED else []
+            names += [self._mask(axis)] if s.op in _MASKED else []
             names += [self.axes[axis].size] if s.op in _SIZED else []
             return f"_tl_{_CALLS[s.op]}({', '.join(names)})"
-        return _FORMULAS[s.op].format(*names, mask=self.axes[axis].mask if axis else "")
+        return _FORMULAS[s.op].format(*names, mask=self._mask(axis))
+
+    def shape(self, value: Value) -> str:
+        """The shape of a value's block, as a tuple."""
+        return f"({self.axes[value.axis].block},)" if value.axis else "()"
+
+    def _mask(self, axis: str) -> str:
+        """What tells the entries of an axis from its padding; "" for none."""
+        return self.axes[axis].mask if axis else ""
 
     def _filled(self, s: Assign, source: str) -> str:
         """A copy, a broadcast, or zeros, in the shape of the target."""
-        shape = f"({self.axes[s.target.axis].block},)" if s.target.axis else "()"
+        shape = self.shape(s.target)
         if s.op == "zeros":
             return f"tl.full({shape}, 0.0, ACC)"
         if isinstance(s.args[0], Literal):

@@ -23,7 +23,7 @@ _BF16, _FLOAT = 2, 4
 
 def explain_plan(form: NormalForm, chunk: ChunkForm, plan: KernelPlan, module: GeneratedModule) -> Stage:
     """Forms by device, memory, costs."""
-    forms = _forms(module)
+    offered = forms(module)
     again = tuple(dict.fromkeys(s.symbol for s in recomputed(chunk)))
     saved = (
         f"the state before each chunk, {_FLOAT} {form.key_axis} {form.value_axis} bytes in float32, when a gradient is wanted; nothing else"
@@ -32,7 +32,7 @@ def explain_plan(form: NormalForm, chunk: ChunkForm, plan: KernelPlan, module: G
     rows = tuple((name, p.text(form.key_axis, form.value_axis), f"{p.at(_CHUNK, _SIZE, _SIZE):,.0f}") for name, p in costs)
     sizes = f"{form.key_axis} = {form.value_axis} = {_SIZE}, C = {_CHUNK}"
     blocks = (
-        Table(("form", "float32, bfloat16, float16 on a GPU", "elsewhere, and float64"), forms),
+        Table(("form", "float32, bfloat16, float16 on a GPU", "elsewhere, and float64"), offered),
         Items(
             (
                 f"chunks of {', '.join(map(str, CHUNKS[:-1]))} or {CHUNKS[-1]} tokens, {CHUNKS[-1]} by default",
@@ -49,7 +49,7 @@ def explain_plan(form: NormalForm, chunk: ChunkForm, plan: KernelPlan, module: G
         Table(("cost", "formula", "value"), rows),
     )
     data: dict[str, Any] = {
-        "forms": [{"form": n, "gpu": gpu, "elsewhere": other} for n, gpu, other in forms],
+        "forms": [{"form": n, "gpu": gpu, "elsewhere": other} for n, gpu, other in offered],
         "chunk_sizes": list(CHUNKS),
         "kernels": asdict(plan),
         "saved": saved,
@@ -106,7 +106,7 @@ def _tile_row(t: ChunkTiles) -> tuple[str, ...]:
     return (kind, str(t.keys), t.generation or "any", str(t.shared // 1024), *map(str, sizes), seen)
 
 
-def _forms(module: GeneratedModule) -> tuple[tuple[str, str, str], ...]:
+def forms(module: GeneratedModule) -> tuple[tuple[str, str, str], ...]:
     """Which forms have a Triton kernel in the module's text."""
 
     def runs(kernel: str) -> str:
