@@ -12,7 +12,7 @@ from pathlib import Path
 from recgen.explanation import explain
 from recgen.lang import Source, SpecErrors, diagnose
 from recgen.lang.codes import CODES
-from recgen.pipeline import Compiled, compile_text
+from recgen.pipeline import AnyCompiled, compile_text
 
 ROOT = Path(__file__).resolve().parents[1]
 STRANGERS = ROOT / "tests" / "specs" / "strangers"
@@ -52,7 +52,7 @@ def lines_of(text: str) -> int:
     return sum(bool(line.strip()) for line in text.splitlines())
 
 
-def compiled(path: Path) -> Compiled:
+def compiled(path: Path) -> AnyCompiled:
     """Every stage over one spec."""
     return compile_text(path.read_text(encoding="utf-8"), path.name)
 

@@ -23,7 +23,7 @@ from recgen.analysis.decay import Multiplier, decay_of
 from recgen.analysis.normal_form import Decay, NormalForm, Output, Stream
 from recgen.analysis.readout import Reads
 from recgen.lang.recurrence import Recurrence, StateInfo
-from recgen.lang.terms import SCALAR, Apply, Argument, Constant, Eye, Term, walk
+from recgen.lang.terms import SCALAR, Apply, Argument, Constant, Eye, State, Term, walk
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,7 @@ def _refuse_matrices(form: NormalForm) -> None:
 
 def _single_state(recurrence: Recurrence) -> StateInfo:
     if len(recurrence.states) > 1:
-        second = recurrence.states[1]
-        raise Refusal(f"the spec carries {len(recurrence.states)} states; one matrix state is compiled", second.span)
+        raise _several_states(recurrence)
     state = recurrence.states[0]
     if len(state.axes) != 2:
         raise Refusal(
@@ -87,6 +86,19 @@ def _single_state(recurrence: Recurrence) -> StateInfo:
             state.span,
         )
     return state
+
+
+def _several_states(recurrence: Recurrence) -> Refusal:
+    """The refusal of several states, where one reads another if one does."""
+    count = len(recurrence.states)
+    for state in recurrence.states:
+        for x in walk(state.equation):
+            if isinstance(x, State) and x.name != state.name:
+                read = f"{x.name}[t{'-1' if x.lag else ''}]"
+                return Refusal(
+                    f"`{state.name}[t]` reads `{read}`: {count} states depend on one another; one matrix state is compiled", x.span
+                )
+    return Refusal(f"the spec carries {count} states; one matrix state is compiled", recurrence.states[1].span)
 
 
 def _refuse_plan(recurrence: Recurrence) -> None:

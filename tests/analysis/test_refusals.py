@@ -73,10 +73,11 @@ VALUE_SIDE = "the value side of the state decays (its columns are scaled one by 
             "an output reads the state over its value axis; reads over the key axis are compiled",
         ),
         (
-            ("S[t] = S[t-1] + k @ v^T", READ, "plan recurrent"),
-            KEY_FIRST,
-            "`plan recurrent` is not compiled by this revision; the chunkwise plan is the only one",
+            ("S[t] = S[t-1] + k @ v^T", "R[t] = R[t-1] + S[t]", "o = R[t]^T @ q"),
+            TWO,
+            "`R[t]` reads `S[t]`: 2 states depend on one another; one matrix state is compiled",
         ),
+        (("S[t] = S[t-1] + k @ v^T", READ, "plan scan"), KEY_FIRST, "`plan scan` is not compiled by this revision"),
         (("S[t] = S[t-1] + k @ v^T", READ, "stabilize log"), KEY_FIRST, "`stabilize log` is not compiled by this revision"),
         (
             ("S[t] = S[t-1] + k @ v^T", "o = sum(u) * sqrt(S[t])^T @ q"),
@@ -128,4 +129,5 @@ def test_a_refusal_points_at_the_term():
         "spec.rec:7:25: error[E501]: no chunkwise form: the state enters `tanh` which is not linear",
         "        S[t] = S[t-1] + k @ tanh(S[t-1]^T @ k)^T",
         "                            ^^^^^^^^^^^^^^^^^^",
+        "help: `plan recurrent` compiles it to step and recurrent forms with gradients, which take one token after another",
     ]
