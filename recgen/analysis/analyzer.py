@@ -23,7 +23,7 @@ from recgen.analysis.decay import Multiplier, decay_of
 from recgen.analysis.normal_form import Decay, NormalForm, Output, Stream
 from recgen.analysis.readout import Reads
 from recgen.lang.recurrence import Recurrence, StateInfo
-from recgen.lang.terms import SCALAR, Apply, Argument, Constant, Eye, State, Term, walk
+from recgen.lang.terms import SCALAR, Apply, Argument, Constant, State, Term, walk
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def analyze(recurrence: Recurrence) -> NormalForm:
     """The normal form; raises `Refusal` with the reason in the user's terms and the span of the term that breaks it."""
     state = _single_state(recurrence)
     _refuse_plan(recurrence)
-    products = expand(state.equation)
+    products = tuple(p for p in expand(state.equation) if p.coefficient != 0.0)
     outputs = [recurrence.definition(name) for name in recurrence.outputs]
     transposed = _key_side_is_right(products, outputs, state)
     links, constants = _split(tuple(_turned_over(p) for p in products) if transposed else products)
@@ -70,10 +70,9 @@ def _refuse_matrices(form: NormalForm) -> None:
     for node in (x for term in form.terms for x in walk(term)):
         if isinstance(node, Argument) and "1" not in node.shape:
             raise Refusal(f"`{node.name}` is a full matrix, and operands are numbers and vectors: make what it gives an input", node.span)
-        if isinstance(node, Eye):
-            raise Refusal(
-                "`I` stands inside a number or a function of vectors: multiply it out, `k - a @ a^T @ k` for `(I - a @ a^T) @ k`", node.span
-            )
+        if not isinstance(node, Argument) and "1" not in node.shape:
+            advice = "multiply out what is in brackets, as in `k - a * (a^T @ k)` for `(I - a @ a^T) @ k`"
+            raise Refusal(f"a matrix stands inside a number or a function of vectors: {advice}", node.span)
 
 
 def _single_state(recurrence: Recurrence) -> StateInfo:

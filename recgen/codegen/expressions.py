@@ -9,7 +9,7 @@ from recgen.codegen.chunk_layout import in_chunks
 from recgen.codegen.torch_printer import operand_text, operations, program_lines
 from recgen.derive.gradient import differentiate
 from recgen.derive.operands import OperandSet
-from recgen.derive.program import Program, Value, complete, lower, mentioned
+from recgen.derive.program import Branch, Program, Statement, Value, complete, lower, mentioned
 from recgen.lang.recurrence import ArgumentInfo, Recurrence
 from recgen.lang.terms import Argument, AxisSize, Read, Term, walk
 
@@ -79,7 +79,7 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
         readout_results=tuple(operand_text(readout.result(name)) for name, _ in outputs),
         readout_gradient=_body(readout_backward, form, outputs),
         output_cotangents=_parameters(output_cotangents, [name for name, _ in outputs]),
-        readout_gradients=_results(readout_backward, (*read_values, *arguments)),
+        readout_gradients=(*_read_gradients(readout_backward, read_values, form), *_results(readout_backward, arguments)),
         rereads=not mentioned(readout_backward.statements).isdisjoint(read_tags),
         operations=frozenset().union(*(operations(p.statements) for p in (program, backward, readout, readout_backward))),
     )
@@ -102,6 +102,31 @@ def _results(program: Program, wanted: tuple[Value, ...]) -> tuple[str, ...]:
         gradient = found.get(v.name)
         texts.append("None" if gradient is None else operand_text(gradient))
     return tuple(texts)
+
+
+def _read_gradients(program: Program, reads: tuple[Value, ...], form: NormalForm) -> tuple[str, ...]:
+    """The gradients of the reads with all their entries: that of a sum is one number for all of them."""
+    owner = next(a for a in form.recurrence.arguments if form.value_axis in a.axes)
+    size = f"{local(owner.name)}.shape[{owner.axes.index(form.value_axis) - len(owner.axes)}]"
+    found, repeated = dict(program.results), _repeated(program.statements)
+    texts = []
+    for text, read in zip(_results(program, reads), reads, strict=True):
+        gradient = found.get(read.name)
+        whole = not isinstance(gradient, Value) or gradient.name not in repeated
+        texts.append(text if whole else f"{text}.expand(*{text}.shape[:-1], {size})")
+    return tuple(texts)
+
+
+def _repeated(statements: tuple[Statement, ...]) -> set[str]:
+    """The vectors that are printed with one entry for all: spread numbers, and what is made of nothing else."""
+    names: set[str] = set()
+    for s in statements:
+        if isinstance(s, Branch):
+            inside = _repeated((*s.then, *s.otherwise))
+            names |= {t.name for t in s.targets if t.name in inside}
+        elif s.target.axis and (s.op == "spread" or all(not isinstance(a, Value) or a.name in names for a in s.args)):
+            names.add(s.target.name)
+    return names
 
 
 def _body(program: Program, form: NormalForm, roles: tuple[tuple[str, Term], ...]) -> tuple[str, ...]:

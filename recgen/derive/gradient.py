@@ -161,7 +161,8 @@ def _pow(adjoint: _Adjoint, s: Assign, gradient: Value) -> None:
         slope = adjoint.op("mul", adjoint.op("pow", base, lower), exponent)
         adjoint.add(base, adjoint.op("mul", gradient, slope))
     if isinstance(exponent, Value):
-        adjoint.add(exponent, adjoint.op("mul", gradient, adjoint.op("mul", s.target, adjoint.op("log", base, like=exponent))))
+        log = adjoint.op("log", base, like=exponent) if isinstance(base, Value) else Literal(f"math.log({base.text})", None)
+        adjoint.add(exponent, adjoint.op("mul", gradient, adjoint.op("mul", s.target, log)))
 
 
 def _extremum(op: str) -> Rule:

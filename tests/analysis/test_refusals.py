@@ -60,11 +60,16 @@ VALUE_SIDE = "the value side of the state decays (its columns are scaled one by 
             KEY_FIRST,
             "option `keep` chooses between terms that read the state: let it choose what multiplies them",
         ),
-        (
-            ("S[t] = S[t-1] + k @ v^T", "o = S[t]^T @ tanh((I - k @ k^T) @ q)"),
-            KEY_FIRST,
-            "`I` stands inside a number or a function of vectors: multiply it out, `k - a @ a^T @ k` for `(I - a @ a^T) @ k`",
+        *(
+            (
+                ("S[t] = S[t-1] + k @ v^T", f"o = S[t]^T @ tanh({query})"),
+                KEY_FIRST,
+                "a matrix stands inside a number or a function of vectors: multiply out what is in brackets, as in `k - a * (a^T @ k)` for "
+                "`(I - a @ a^T) @ k`",
+            )
+            for query in ("(I - k @ k^T) @ q", "k @ e^T @ q")
         ),
+        (("S[t] = 0 * S[t-1] + k @ v^T", READ), KEY_FIRST, "S[t] does not carry S[t-1] on: every step starts afresh"),
         (("S[t] = k @ v^T", READ), KEY_FIRST, "S[t] does not carry S[t-1] on: every step starts afresh"),
         (("S[t] = exp(g) * S[t-1]", READ), KEY_FIRST, "nothing is ever written into the state"),
         (
