@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from recgen.explanation import explain
-from recgen.lang import Source, SpecErrors, diagnose
+from recgen.lang import Diagnostic, Source, SpecErrors, diagnose
 from recgen.lang.codes import CODES
 from recgen.pipeline import AnyCompiled, compile_text
 
@@ -80,11 +81,28 @@ def strangers() -> str:
 def _row(path: Path, first: str) -> str:
     text = path.read_text(encoding="utf-8")
     origin = next(line for line in text.splitlines() if line.strip().startswith('"')).strip().strip('".').split(":")[0]
+    link = f"[{path.stem}](../tests/specs/strangers/{path.name})"
+    return f"| {link} | {origin} | {lines_of(text)} | {first} | {_now(text)} |\n"
+
+
+def _now(text: str) -> str:
+    """The class of a spec, or why it is refused, and its class under the plan that the refusal offers."""
     try:
-        now = json.loads(explain(compiled(path), "analyze", "json"))["analyze"]["class"]
+        return str(json.loads(explain(compile_text(text), "analyze", "json"))["analyze"]["class"])
     except SpecErrors as errors:
-        now = "; ".join(f"{d.code}: {d.message}" for d in errors.diagnostics if d.severity == "error")
-    return f"| [{path.stem}](../tests/specs/strangers/{path.name}) | {origin} | {lines_of(text)} | {first} | {now} |\n"
+        found = [d for d in errors.diagnostics if d.severity == "error"]
+        said = "; ".join(f"{d.code}: {d.message}" for d in found)
+        return f"{said}. With `plan recurrent`: {_now(planned(text))}" if offers_plan(found) else said
+
+
+def offers_plan(found: Iterable[Diagnostic]) -> bool:
+    """Whether a refusal says that `plan recurrent` would compile the spec."""
+    return any("plan recurrent" in (d.help or "") for d in found)
+
+
+def planned(text: str) -> str:
+    """The spec with the line `plan recurrent`."""
+    return f"{text}    plan recurrent\n"
 
 
 def blocks(page: str, kind: str) -> list[str]:
