@@ -20,7 +20,7 @@ from recgen.analysis.algebra import (
     times,
 )
 from recgen.analysis.decay import Multiplier, decay_of
-from recgen.analysis.normal_form import Decay, NormalForm, Output, Stream
+from recgen.analysis.normal_form import Decay, NormalForm, Output, ReadOut, Stream
 from recgen.analysis.readout import Reads
 from recgen.lang.recurrence import Recurrence, StateInfo
 from recgen.lang.terms import SCALAR, Apply, Argument, Constant, State, Term, walk
@@ -59,7 +59,7 @@ def analyze(recurrence: Recurrence) -> NormalForm:
         streams,
         tuple(reads.found),
         values,
-        tuple(_describe(decay, transposed) + notes),
+        tuple(_describe(decay, transposed) + notes + _across(reads.found, axes)),
     )
     _refuse_matrices(form)
     return form
@@ -108,7 +108,7 @@ def _refuse_plan(recurrence: Recurrence) -> None:
 
 
 def _key_side_is_right(products: tuple[Product, ...], outputs: list[Term], state: StateInfo) -> bool:
-    """Whether the key axis is the state's second: corrections decide, else vector decay, else the reads."""
+    """Whether the key axis is the state's second: corrections decide, else vector decay, else the first read."""
     votes: list[bool] = []
     for rank in (_has_row_pair, lambda fs: any(isinstance(f, Diagonal) for f in fs)):
         for product in products:
@@ -119,8 +119,7 @@ def _key_side_is_right(products: tuple[Product, ...], outputs: list[Term], state
             votes += [False] * left + [True] * right
         if votes:
             return _agree(votes, state)
-    votes = [right for term in outputs for right in _contracted(term)]
-    return _agree(votes, state) if votes else False
+    return next((right for term in outputs for right in _contracted(term)), False)
 
 
 def _agree(votes: list[bool], state: StateInfo) -> bool:
@@ -316,3 +315,7 @@ def _describe(decay: Decay, transposed: bool) -> list[str]:
     text = {"none": "no decay", "scalar": "one decay for the whole state", "vector": "one decay per key channel"}[decay.kind]
     notes = [text + (", constant in time" if decay.constant and decay.kind != "none" else "")]
     return notes + (["the state is declared [value, key]: read from the other side"] if transposed else [])
+
+
+def _across(reads: list[ReadOut], axes: tuple[str, ...]) -> list[str]:
+    return [f"a read sums over the value axis {axes[1]} and runs over {axes[0]}: read across"] * any(r.across for r in reads)

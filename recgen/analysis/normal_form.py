@@ -4,7 +4,8 @@ Per token, with the state oriented [key axis, value axis] and R write streams:
 
     S_t = diag(exp(g_t)) S_{t-1} + sum_r w^r_t (E^r_t)^T,     E^r_t = X^r_t + c^r_t D_t^T a^r_t
     D_t = diag(exp(g_t)) S_{t-1} where `Stream.decayed`, else S_{t-1}
-    reads: S_t^T q_t (lag 0) or S_{t-1}^T q_t (lag 1); outputs: any function of the reads and of the token's inputs
+    reads: S_t^T q_t (lag 0) or S_{t-1}^T q_t (lag 1), across S_t q_t or S_{t-1} q_t with q over the value axis;
+    outputs: any function of the reads and of the token's inputs
 """
 
 from __future__ import annotations
@@ -48,10 +49,14 @@ class Stream:
 
 @dataclass(frozen=True)
 class ReadOut:
-    """A vector over the value axis read from the state: S_t^T query (lag 0) or S_{t-1}^T query (lag 1)."""
+    """A vector read from the state after the token (lag 0) or before it (lag 1).
+
+    S^T query over the value axis, or where `across` S query over the key axis, the query over the value axis.
+    """
 
     query: Term
     lag: int
+    across: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,11 @@ class NormalForm:
         return tuple(t for t in found if t is not None)
 
     @property
+    def read_axes(self) -> tuple[str, ...]:
+        """The axis of every read."""
+        return tuple(self.key_axis if r.across else self.value_axis for r in self.reads)
+
+    @property
     def whole_values(self) -> bool:
         """Whether the value axis cannot be worked on in blocks: something sums over it, or it is the key axis too."""
 
@@ -98,7 +108,8 @@ class NormalForm:
                 x.op == "matmul" and x.args[0].shape[1] == self.value_axis
             )
 
-        return self.key_axis == self.value_axis or any(sums(x) for t in self.terms for x in walk(t))
+        whole = self.key_axis == self.value_axis or any(r.across for r in self.reads)
+        return whole or any(sums(x) for t in self.terms for x in walk(t))
 
     @property
     def feedback(self) -> bool:

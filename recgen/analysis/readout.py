@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recgen.analysis.algebra import Column, Diagonal, Product, Refusal, Row, StateFactor, expand, flip, plus, scalar_term, times, transpose
 from recgen.analysis.normal_form import ReadOut
-from recgen.lang.terms import SCALAR, Apply, Read, State, Term, reads_state
+from recgen.lang.terms import SCALAR, Apply, Read, Term, reads_state
 
 
 def _reads_a_matrix(term: Term) -> bool:
@@ -47,7 +47,7 @@ class Reads:
         return transpose(total) if as_row else total
 
     def _product(self, p: Product) -> Term:
-        """(prefix) S^T query as prefix * read, in column orientation."""
+        """(prefix) S^T query, or S query, as prefix * read, in column orientation."""
         if p.state is None:
             return self._free(p)
         at = next(i for i, f in enumerate(p.chain) if isinstance(f, StateFactor))
@@ -55,19 +55,17 @@ class Reads:
         assert isinstance(factor, StateFactor)
         if p.shape == SCALAR and factor.transposed == self._transposed:  # u^T S q read from the other end
             return self._product(flip(p))
-        if factor.transposed == self._transposed:
-            raise Refusal("an output reads the state over its value axis; reads over the key axis are compiled", p.span)
         if len(after) != 1 or not isinstance(after[0], Column):
             raise Refusal("an output reads the state otherwise than through a product with a vector", p.span)
         query = times(scalar_term(p.coefficient, p.scalars), after[0].term)
-        return self._prefixed(before, self._read(query, factor.state), p)
+        return self._prefixed(before, self._read(query, factor), p)
 
-    def _read(self, query: Term, state: State) -> Term:
-        read = ReadOut(query, state.lag)
+    def _read(self, query: Term, factor: StateFactor) -> Term:
+        read = ReadOut(query, factor.state.lag, across=factor.transposed == self._transposed)
         if read not in self.found:
             self.found.append(read)
-        value_axis = state.shape[0] if self._transposed else state.shape[1]
-        return Read(self.found.index(read), (value_axis, "1"), query.span)
+        axis = factor.state.shape[1 if factor.transposed else 0]
+        return Read(self.found.index(read), (axis, "1"), query.span)
 
     @staticmethod
     def _prefixed(before: tuple[object, ...], read: Term, p: Product) -> Term:

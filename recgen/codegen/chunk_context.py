@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recgen.analysis.normal_form import NormalForm
-from recgen.codegen.torch_printer import ChunkPrinter, Line, stretches
+from recgen.codegen.torch_printer import ChunkPrinter, Line, Links, stretches
 from recgen.derive.chunk_ir import (
     ChunkForm,
+    DecayedProduct,
     Gamma,
     GateGradient,
     Inverse,
@@ -23,7 +24,7 @@ from recgen.derive.chunk_ir import (
     nodes,
     used_names,
 )
-from recgen.derive.operands import OperandSet
+from recgen.derive.operands import OperandSet, ReadNames
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,9 @@ class ChunkContext:
     gamma: bool
     inverse: bool
     block_inverse: bool
+    blocks: bool
     score: bool
+    decayed_product: bool
     score_gradients: bool
     sum_after: bool
     crossing: bool
@@ -85,12 +88,13 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
         decays=chunk.decay != "none",
         signed=form.decay.signed is not None,
         bounded=form.decay.bounded,
-        exclusive=_has(found, lambda n: isinstance(n, Gamma | Score | ScoreGradients) and n.exclusive)
-        or "from_start_before" in stretches(every),
+        exclusive=_has(found, lambda n: isinstance(n, Gamma | Links) and n.exclusive) or "from_start_before" in stretches(every),
         gamma=_has(found, lambda n: isinstance(n, Gamma)),
         inverse=_has(found, lambda n: isinstance(n, Inverse)),
         block_inverse=_has(found, lambda n: isinstance(n, Inverse) and len(n.blocks) > 1),
+        blocks=_has(found, lambda n: isinstance(n, Links)),
         score=_has(found, lambda n: isinstance(n, Score)),
+        decayed_product=_has(found, lambda n: isinstance(n, DecayedProduct)),
         score_gradients=_has(found, lambda n: isinstance(n, ScoreGradients)),
         sum_after=_has(found, lambda n: isinstance(n, ScoreGradients) or (isinstance(n, GateGradient) and bool(n.before))),
         crossing=_has(found, lambda n: isinstance(n, GateGradient) and bool(n.links or n.links_before)),
@@ -127,7 +131,7 @@ def _has(found: list[Node], wanted: object) -> bool:
 def decay_lines(steps: tuple[Step, ...], signed: bool) -> tuple[str, ...]:
     """The cumulated decays that the steps use."""
     used = stretches(steps)
-    uses_sums = bool(used) or any(isinstance(n, Gamma | Score | ScoreGradients) for s in steps for n in nodes(s.value))
+    uses_sums = bool(used) or any(isinstance(n, Gamma | Links) for s in steps for n in nodes(s.value))
     lines = [f"cumulated = _cumulate(log_decay{', sign' * signed})"] if uses_sums else []
     if "before" in used or "from_start_before" in used:
         lines.append("before = _exclude(cumulated)")
@@ -198,8 +202,8 @@ class _Scan:
 def _token(form: NormalForm, operands: OperandSet) -> tuple[Line, ...]:
     """The recurrent form of one token, operands as rows."""
     lines = []
-    before = {read.tag: read for read in operands.reads if read.lag == 1}
-    lines += [Line("reads before the write: S_{t-1}^T q", f"read{tag} = {read.query} @ S") for tag, read in before.items()]
+    before = [read for read in operands.reads if read.lag == 1]
+    lines += [Line(f"reads before the write: {_read_text(read)}", _read_line(read)) for read in before]
     decayed = "S"
     if form.decay.kind != "none":
         sign = " * sign.mT" if form.decay.signed is not None else ""
@@ -213,5 +217,14 @@ def _token(form: NormalForm, operands: OperandSet) -> tuple[Line, ...]:
         lines.append(Line("what is written: X + c S^T a", f"E{s.tag} = {s.value} + {answer}" if s.value else f"E{s.tag} = {answer}"))
     writes = [f"{s.write}.mT * {f'E{s.tag}' if s.correct else s.value}" for s in operands.streams]
     lines.append(Line("the new state: decay, then write w E^T", f"S = {decayed} + {' + '.join(writes)}"))
-    lines += [Line("reads after the write: S_t^T q", f"read{r.tag} = {r.query} @ S") for r in operands.reads if r.lag == 0]
+    lines += [Line(f"reads after the write: {_read_text(r)}", _read_line(r)) for r in operands.reads if r.lag == 0]
     return tuple(lines)
+
+
+def _read_text(read: ReadNames) -> str:
+    return f"S_{'{t-1}' if read.lag else 't'}{'' if read.across else '^T'} q"
+
+
+def _read_line(read: ReadNames) -> str:
+    """A read of the state S [K, V] by a row."""
+    return f"read{read.tag} = {read.query} @ {'S.mT' if read.across else 'S'}"

@@ -152,6 +152,14 @@ class ChunkDecay:
         """The scores, each as b_<tag>."""
         return tuple(f"b_{s.tag} = {self.masked(f'{DOT}(b_{s.left}, tl.trans(b_{s.right}), DT, WIDE)', s)}" for s in scores)
 
+    def decayed(self, tile: str, stretch: str) -> Lines:
+        """A tile [C, K] decayed over a stretch."""
+        return ()
+
+    def products(self, scores: tuple[Score, ...]) -> Lines:
+        """Adds to b_<left_gradient>: the right rows, times the weights b_D_<tag> and the decay from token j to token i."""
+        return tuple(f"b_{s.left_gradient} += {DOT}({self.masked(f'b_D_{s.tag}', s)}, b_{s.right}, DT, WIDE)" for s in scores)
+
     def passed(self) -> Lines:
         """The gradient through everything that passes the chunk: its zeros before the loop over value blocks, and one block's part."""
         return ("b_passed = tl.zeros((BK,), ACC)", "b_passed += tl.sum(b_h.to(ACC) * b_dh.to(ACC), 1)") if self.gated else ()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recgen.codegen.chunk_decay import DOT, Boundary
+from recgen.codegen.chunk_decay import DOT, Boundary, Score
 from recgen.codegen.chunk_kernels import ChunkKernels
 from recgen.codegen.tile_printer import tile_mask
 from recgen.codegen.triton_arguments import KernelArgument
 from recgen.derive.gradient import differentiate
+from recgen.derive.operands import ReadNames
 from recgen.derive.program import Program, Value, assigned, mentioned, needed
 
 
@@ -78,11 +79,23 @@ class GradientPrinter:
         k = self.k
         lines = [*k.operand_lines(self._in_blocks()), *(self._zero(a) for a in self.accumulated)]
         lines += k.decay.load_kept(self._kept()) if k.decay.vector else k.decay.cumulate()
-        lines += [f"b_dq{r.tag} = tl.zeros((BC, BK), ACC)" for r in self.operands.reads]
+        lines += k.decay.cumulate() if k.decay.vector and self.operands.across else ()
+        lines += k.between_tokens()
+        lines += [f"b_dq{r.tag} = tl.zeros((BC, BK), ACC)" for r in self.operands.ordinary]
+        lines += [f"b_{x}{r.tag} = tl.zeros((BC, BK), ACC)" for r in self.operands.across for x in ("across", "d_across")]
         lines += [f"b_dw{s.tag} = tl.zeros((BC, BK), ACC)" for s in self.operands.streams]
         lines += [f"b_da{s.tag} = tl.zeros((BC, BK), ACC)" for s in k.feedback]
-        lines += [f"b_D_{score.tag} = tl.zeros((BC, BC), ACC)" for score in (*k.read_scores, *k.found_scores)]
+        lines += [f"b_D_{score.tag} = tl.zeros((BC, BC), ACC)" for score in self._scores]
         return (*lines, *k.decay.passed()[:1])
+
+    @property
+    def _across_scores(self) -> tuple[Score, ...]:
+        """Those of reads across, for gradients summed over the value blocks."""
+        return tuple(s for r in self.operands.across for s in self.k.across_scores(r, f"d_across{r.tag}", f"across{r.tag}"))
+
+    @property
+    def _scores(self) -> tuple[Score, ...]:
+        return (*self.k.read_scores, *self._across_scores, *self.k.found_scores)
 
     @property
     def _again(self) -> bool:
@@ -94,12 +107,12 @@ class GradientPrinter:
         k = self.k
         names = [s.strength for s in k.feedback]
         if not k.decay.vector:
-            names += [*k.decay.names, *(s.correct for s in k.feedback), *(r.query for r in self.operands.reads if self._again)]
-        return tuple(names)
+            names += [*k.decay.names, *(s.correct for s in k.feedback), *(r.query for r in self.operands.ordinary if self._again)]
+        return (*names, *k.across_side)
 
     def _kept(self) -> tuple[str, ...]:
         """The kept rows that a value block needs."""
-        queries = tuple(f"query_in{r.tag}" for r in self.operands.reads if self._again)
+        queries = tuple(f"query_in{r.tag}" for r in self.operands.ordinary if self._again)
         return (*queries, *(f"correct_in{s.tag}" for s in self.k.feedback))
 
     def _block(self) -> tuple[str, ...]:
@@ -112,8 +125,10 @@ class GradientPrinter:
         for i, s in enumerate(self.operands.streams):
             rows, address = k.write_address(i)
             lines += [*rows, f"b_dE{s.tag} = tl.load(w_dwrites + {address}, mask=m_tv, other=0.0).to(ACC)"]
+        for r in self.operands.across:
+            lines += self._across_lines(r)
         lines += self._value_lines()
-        for r in self.operands.reads:
+        for r in self.operands.ordinary:
             lines.append(f"b_dq{r.tag} += {DOT}(b_d_read{r.tag}, tl.trans(b_h), DT, WIDE)")
             lines += [f"b_D_A_qk{r.tag}{s.tag} += {DOT}(b_d_read{r.tag}, tl.trans({k.write(s)}), DT, WIDE)" for s in self.operands.streams]
         lines += [f"b_dw{s.tag} += {DOT}({k.write(s)}, tl.trans(b_dh), DT, WIDE)" for s in self.operands.streams]
@@ -121,6 +136,21 @@ class GradientPrinter:
             lines.append(f"b_da{s.tag} += {DOT}(b_dE{s.tag}, tl.trans(b_h), DT, WIDE)")
             lines += [f"b_D_R{s.tag}{r.tag} += {DOT}(b_dE{s.tag}, tl.trans({k.write(r)}), DT, WIDE)" for r in self.operands.streams]
         return (*lines, *k.decay.passed()[1:])
+
+    def _across_lines(self, r: ReadNames) -> tuple[str, ...]:
+        """A read across: the query's gradient, and the sums from which those of the write directions and the gate are made."""
+        k, tag = self.k, r.tag
+        weights = [(s, f"A_qe{tag}{s.tag}") for s in self.operands.streams]
+        return (
+            f"b_d_start{tag} = b_d_read{tag}",
+            *k.decay.decayed(f"b_d_start{tag}", r.stretch),
+            f"b_dq{tag} = {DOT}(b_d_start{tag}, b_h, DT, WIDE)",
+            *k.decay.scores(k.across_scores(r, f"d_read{tag}", "")),
+            *(f"b_dq{tag} += {DOT}(b_{name}, {k.write(s)}, DT, WIDE)" for s, name in weights),
+            f"b_d_across{tag} += b_d_read{tag}",
+            f"b_across{tag} += {DOT}(b_{r.query}, tl.trans(b_h), DT, WIDE)",
+            *(f"b_D_{name} += {DOT}(b_{r.query}, tl.trans({k.write(s)}), DT, WIDE)" for s, name in weights),
+        )
 
     def _out_lines(self) -> tuple[str, ...]:
         """Through the read-out: gradients of the reads and of the arguments that it uses."""
@@ -131,11 +161,7 @@ class GradientPrinter:
         lines += list(k.read_lines("b_h")) if used & {r.name for r in k.reads} else []
         lines += [line for a in k.arguments if a.value.name in used for line in k.load(a)]
         lines += self.printer.lines(program.statements)
-        found = dict(program.results)
-        for r in self.operands.reads:
-            operand = found.get(f"read{r.tag}")
-            text = "tl.zeros((BC, BV), ACC)" if operand is None else self.printer.operand_tile(operand, self.form.value_axis)
-            lines.append(f"b_d_read{r.tag} = {text}")
+        lines += k.read_gradients(program)
         reads = {r.name for r in k.reads}
         for name, gradient in program.results:
             if name not in reads:
@@ -150,7 +176,9 @@ class GradientPrinter:
         program, cotangents = self.value_adjoint
         lines = []
         for role, value in cotangents:
-            lines.append(f"b_{value.name} = {' + '.join(f'b_dE{s.tag}' for s in self.operands.streams if s.value == role)}")
+            parts = [f"b_dE{s.tag}" for s in self.operands.streams if s.value == role]
+            parts += [f"b_dq{r.tag}" for r in self.operands.across if r.query == role]
+            lines.append(f"b_{value.name} = {' + '.join(parts)}")
         used = mentioned(program.statements)
         lines += [line for a in k.arguments if a.value.name in used for line in k.load(a)]
         lines += self.printer.lines(program.statements)
@@ -187,15 +215,17 @@ class GradientPrinter:
         With c the strength, `da` is the gradient of c * a: that of c is rowsum(a * da), since what a correction finds is linear in a.
         """
         k = self.k
-        boundaries = [Boundary(r.query, f"dq{r.tag}", r.stretch, factor=k.factors.get(r.query, "")) for r in self.operands.reads]
+        boundaries = [Boundary(r.query, f"dq{r.tag}", r.stretch, factor=k.factors.get(r.query, "")) for r in self.operands.ordinary]
+        boundaries += [Boundary(f"d_across{r.tag}", f"across{r.tag}", r.stretch) for r in self.operands.across]
         boundaries += [Boundary(s.correct, f"da{s.tag}", s.stretch, s.strength) for s in k.feedback]
         boundaries += [Boundary(s.write, f"dw{s.tag}", "end") for s in self.operands.streams]
-        scores = (*k.read_scores, *k.found_scores)
+        scores = self._scores
         lines = [*k.operand_lines(k.key_side), *k.decay.cumulate(), *k.decay.gammas()]
         lines += k.matrices(turned=False, names=tuple(s.tag for s in scores)) if k.decay.links_scores else ()
+        lines += k.decay.scores(self._across_scores) if k.decay.links_scores else ()
         lines += k.decay.adjoint(scores, tuple(boundaries))
         parts: dict[str, list[str]] = {}
-        for r in self.operands.reads:
+        for r in self.operands.ordinary:
             parts.setdefault(r.query, []).append(f"b_dq{r.tag}")
         for s in k.feedback:
             parts.setdefault(s.correct, []).append(k.strength(s, f"b_da{s.tag}"))

@@ -19,7 +19,7 @@ from recgen.codegen.triton_printer import Numbers
 from recgen.codegen.triton_token import output_axis
 from recgen.codegen.vector_decay import VectorDecay
 from recgen.derive.gradient import differentiate
-from recgen.derive.operands import OperandSet, StreamNames
+from recgen.derive.operands import OperandSet, ReadNames, StreamNames
 from recgen.derive.program import Program, Value, assigned, complete, lower, mentioned, needed
 from recgen.lang.terms import SCALAR, Apply, AxisSize, Constant, OptionValue, Read, Term, walk
 
@@ -29,6 +29,7 @@ _ALONE = (
     "turns turned turned_before turned_through near near_before diagonal part crossing crossing_before"
 )
 _PER_READ = "read d_read dq query_in"
+_PER_READ_ACROSS = "across d_across d_start"
 _PER_STREAM = "E Z X dX dE dw da write_end correct_in"
 
 
@@ -40,6 +41,8 @@ def _internal(operands: OperandSet) -> frozenset[str]:
     pairs = {f"A_qk{r}{t}" for r in reads for t in streams} | {
         f"{x}{s}{t}" for x in ("R", "A_kk", "row", "column") for s in streams for t in streams
     }
+    names |= {f"{x}{r.tag}" for x in _PER_READ_ACROSS.split() for r in operands.across}
+    pairs |= {f"A_qe{r.tag}{t}" for r in operands.across for t in streams}
     return frozenset(names | {f"{x}{p}" for x in ("", "D_", "P_", "cP_") for p in pairs})
 
 
@@ -47,7 +50,7 @@ def _without_factors(operands: OperandSet) -> tuple[OperandSet, dict[str, str]]:
     """The operands with queries free of numbers that are the same for all tokens, and for each such query the name of its number."""
     terms, factors = list(operands.terms), {}
     for i, (name, term) in enumerate(operands.terms):
-        if name not in {r.query for r in operands.reads} or not isinstance(term, Apply) or term.op != "mul":
+        if name not in {r.query for r in operands.ordinary} or not isinstance(term, Apply) or term.op != "mul":
             continue
         number = next((x for x in term.args if x.shape == SCALAR and _is_number(x)), None)
         if number is not None and name not in {n for s in operands.streams for n in (s.write, s.correct)}:
@@ -86,8 +89,8 @@ class ChunkKernels:
         self.reserved = internal | {a.value.name for a in self.arguments}
         inputs = tuple((a.term, a.value) for a in self.arguments)
         self.program = complete(lower(operands.terms, inputs, names, self.reserved), operands.terms)
-        self.reads = tuple(Value(f"read{r.tag}", form.value_axis, False, True) for r in operands.reads)
-        reads = tuple((Read(i, (form.value_axis, "1")), v) for i, v in enumerate(self.reads))
+        self.reads = tuple(Value(f"read{r.tag}", axis, False, True) for r, axis in zip(operands.reads, form.read_axes, strict=True))
+        reads = tuple((Read(i, (v.axis, "1")), v) for i, v in enumerate(self.reads))
         outputs = tuple((o.name, o.value) for o in form.outputs)
         taken = self.reserved | assigned(self.program.statements)
         self.readout = complete(lower(outputs, (*inputs, *reads), names, taken), outputs)
@@ -134,14 +137,26 @@ class ChunkKernels:
     @property
     def scan_side(self) -> tuple[str, ...]:
         """Operands that the scans take from the inputs: all, or with kept rows those that are not over the key axis."""
-        return tuple(n for n in self.sizes if n not in self.key_side) if self.decay.vector else tuple(self.sizes)
+        if not self.decay.vector:
+            return tuple(self.sizes)
+        return (*(n for n in self.sizes if n not in self.key_side), *self.across_side)
+
+    @property
+    def across_side(self) -> tuple[str, ...]:
+        """Operands over the key axis that reads across need wherever they are made: write directions, and what describes the decay."""
+        return (*(s.write for s in self.operands.streams), *self.decay.names) if self.operands.across else ()
+
+    def between_tokens(self) -> tuple[str, ...]:
+        """Decays between the chunk's tokens, where reads across need them."""
+        return self.decay.gammas() if self.operands.across else ()
 
     def scan_operands(self) -> tuple[str, ...]:
         """The operands of a chunk as the scans need them."""
         return (
             *self.operand_lines(self.scan_side),
             *self.decay.load_kept(self.decay.kept),
-            *(() if self.decay.vector else self.decay.cumulate()),
+            *(() if self.decay.vector and not self.operands.across else self.decay.cumulate()),
+            *self.between_tokens(),
         )
 
     # ---------------------------------------------------------------- scores
@@ -170,9 +185,14 @@ class ChunkKernels:
                 f"dw{s.tag}",
                 factor=self.factors.get(r.query, ""),
             )
-            for r in self.operands.reads
+            for r in self.operands.ordinary
             for s in self.operands.streams
         )
+
+    def across_scores(self, read: ReadNames, left: str, target: str) -> tuple[Score, ...]:
+        """What a read across takes of each write, as a score of its gradient `left` with the weights as the score's gradient."""
+        before = bool(read.lag)
+        return tuple(Score(f"A_qe{read.tag}{s.tag}", left, s.write, before, before, target, f"dw{s.tag}") for s in self.operands.streams)
 
     @property
     def found_scores(self) -> tuple[Score, ...]:
@@ -228,11 +248,22 @@ class ChunkKernels:
 
     def read_lines(self, state: str) -> tuple[str, ...]:
         """What the queries read."""
-        lines = []
+        lines: list[str] = []
         for r in self.operands.reads:
+            if r.across:
+                lines += self._read_across(r, state)
+                continue
             lines.append(f"b_read{r.tag} = {self.decay.query(r).times(state)}")
             lines += [f"b_read{r.tag} += {DOT}(b_A_qk{r.tag}{s.tag}, {self.write(s)}, DT, WIDE)" for s in self.operands.streams]
         return tuple(lines)
+
+    def _read_across(self, r: ReadNames, state: str) -> tuple[str, ...]:
+        """What a query across reads, [C, K]."""
+        lines = [f"b_read{r.tag} = {DOT}(b_{r.query}, tl.trans({state}), DT, WIDE)", *self.decay.decayed(f"b_read{r.tag}", r.stretch)]
+        weights = (f"{DOT}(b_{r.query}, tl.trans({self.write(s)}), DT, WIDE)" for s in self.operands.streams)
+        scores = tuple(replace(s, tag=f"read{s.tag}") for s in self.across_scores(r, f"d_read{r.tag}", f"read{r.tag}"))
+        lines += [f"b_D_{s.tag} = {w}" for s, w in zip(scores, weights, strict=True)]
+        return (*lines, *self.decay.products(scores))
 
     # --------------------------------------------------------------- read-out
 
@@ -259,11 +290,16 @@ class ChunkKernels:
         used = mentioned(program.statements)
         arguments = [line for a in self.arguments if a.value.name in used for line in self.load(a)]
         lines = [*(again if used & {r.name for r in self.reads} else ()), *arguments, *loads, *self.printer.lines(program.statements)]
-        found = dict(program.results)
-        for r in self.operands.reads:
-            operand = found.get(f"read{r.tag}")
-            text = "tl.zeros((BC, BV), ACC)" if operand is None else self.printer.operand_tile(operand, self.form.value_axis)
-            lines.append(f"b_d_read{r.tag} = {text}")
+        lines += self.read_gradients(program)
+        return tuple(lines)
+
+    def read_gradients(self, program: Program) -> tuple[str, ...]:
+        """The reads' gradients, as tiles, from the results of the read-out's adjoint."""
+        found, lines = dict(program.results), []
+        for value in self.reads:
+            operand = found.get(value.name)
+            empty = f"tl.zeros((BC, {self.printer.axes[value.axis].block}), ACC)"
+            lines.append(f"b_d_{value.name} = {empty if operand is None else self.printer.operand_tile(operand, value.axis)}")
         return tuple(lines)
 
     def readout_gradient(self, wanted: tuple[Value, ...]) -> tuple[Program, tuple[tuple[str, Value], ...]]:

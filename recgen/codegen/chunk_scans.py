@@ -99,14 +99,20 @@ def reverse_lines(k: ChunkKernels) -> ReverseLines:
     lines = list(k.matrices(turned=True))
     for s in k.operands.streams:
         lines.append(f"b_Z{s.tag} = {k.decay.write(s).times('b_dS')}")
-        lines += [f"b_Z{s.tag} += {DOT}(b_A_qk{r.tag}{s.tag}, b_d_read{r.tag}, DT, WIDE)" for r in k.operands.reads]
+        lines += [f"b_Z{s.tag} += {DOT}(b_A_qk{r.tag}{s.tag}, b_d_read{r.tag}, DT, WIDE)" for r in k.operands.ordinary]
+    for r in k.operands.across:
+        lines += k.decay.scores(k.across_scores(r, f"d_read{r.tag}", ""))
+        lines += [f"b_Z{s.tag} += {DOT}(tl.trans(b_A_qe{r.tag}{s.tag}), b_{r.query}, DT, WIDE)" for s in k.operands.streams]
     for s in k.feedback:
         first, *rest = (f"{DOT}(b_A_kk{r.tag}{s.tag}, b_Z{r.tag}, DT, WIDE)" for r in k.feedback)
         lines += [f"b_dX{s.tag} = {first}", *(f"b_dX{s.tag} += {part}" for part in rest)]
     for s in k.feedback:
         lines += [f"b_Z{p.tag} += {DOT}(b_R{s.tag}{p.tag}, {_into_found(k, s)}, DT, WIDE)" for p in k.plain]
     lines += k.decay.through("b_dS")
-    lines += [f"b_dS += {k.decay.query(r).outer(f'b_d_read{r.tag}')}" for r in k.operands.reads]
+    lines += [f"b_dS += {k.decay.query(r).outer(f'b_d_read{r.tag}')}" for r in k.operands.ordinary]
+    for r in k.operands.across:
+        lines += [f"b_d_start{r.tag} = b_d_read{r.tag}", *k.decay.decayed(f"b_d_start{r.tag}", r.stretch)]
+        lines.append(f"b_dS += {DOT}(tl.trans(b_d_start{r.tag}), b_{r.query}, DT, WIDE)")
     lines += [f"b_dS += {k.decay.correct(s).outer(_into_found(k, s))}" for s in k.feedback]
     writes = []
     for i, s in enumerate(k.operands.streams):

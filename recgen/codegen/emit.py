@@ -141,7 +141,7 @@ def normal_form_line(form: NormalForm) -> str:
         correction = f"{strength}({found})^T a{n}" if found else ""
         parts = [f"X{n}"] * (s.value is not None) + [correction] * bool(correction)
         writes.append(f"w{n} @ ({' + '.join(parts)})^T")
-    reads = sorted({f"S[t{'-1' if r.lag else ''}]^T q" for r in form.reads})
+    reads = sorted({f"S[t{'-1' if r.lag else ''}]{'' if r.across else '^T'} q" for r in form.reads})
     return f"S[t] = {decay}S[t-1] + {' + '.join(writes)}; reads {', '.join(reads)}"
 
 

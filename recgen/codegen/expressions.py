@@ -63,8 +63,8 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
     differentiable = Program(program.inputs, program.statements, tuple(r for r in program.results if r[0] != "sign"))
     backward, cotangents = differentiate(differentiable, arguments, reserved)
     read_tags = [f"read{r.tag}" for r in operands.reads]
-    read_values = tuple(Value(name, form.value_axis, False, True) for name in read_tags)
-    read_inputs = tuple((Read(i, (form.value_axis, "1")), v) for i, v in enumerate(read_values))
+    read_values = tuple(Value(name, axis, False, True) for name, axis in zip(read_tags, form.read_axes, strict=True))
+    read_inputs = tuple((Read(i, (v.axis, "1")), v) for i, v in enumerate(read_values))
     outputs = tuple((o.name, o.value) for o in form.outputs)
     readout = complete(lower(outputs, (*inputs, *read_inputs), names, reserved), outputs)
     readout_backward, output_cotangents = differentiate(readout, (*read_values, *arguments), reserved)

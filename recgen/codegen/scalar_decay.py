@@ -71,6 +71,10 @@ class ScalarDecay(ChunkDecay):
         """See `ChunkDecay`."""
         return (f"{state} = {state} * b_through",)
 
+    def decayed(self, tile: str, stretch: str) -> Lines:
+        """See `ChunkDecay`."""
+        return (f"{tile} = {tile} * {self._STRETCHES[stretch]}[:, None]",)
+
     def masked(self, text: str, score: Score) -> str:
         """See `ChunkDecay`."""
         weighted = f"({text}) * {'b_gamma_before' if score.exclusive else 'b_gamma'}{f' * {score.factor}' if score.factor else ''}"

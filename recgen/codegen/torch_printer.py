@@ -8,6 +8,7 @@ from recgen.derive.chunk_ir import (
     Causal,
     DecayColumn,
     Decayed,
+    DecayedProduct,
     Gamma,
     GateGradient,
     Hadamard,
@@ -188,6 +189,9 @@ class ChunkPrinter:
                 return f"_gamma({self.name('before' if exclusive else 'cumulated')}, cumulated)"
             case Score(left, right, exclusive, strict):
                 return f"_score({self.text(left)}, {self.text(right)}, {self._sums(exclusive)}, cumulated, diagonal={not strict})"
+            case DecayedProduct(weights, right, exclusive, strict):
+                arguments = f"{self.text(weights)}, {self.text(right)}, {self._sums(exclusive)}, cumulated"
+                return f"_decayed_product({arguments}, diagonal={not strict})"
             case ScoreGradients(weights, left, right, exclusive, strict):
                 arguments = f"{self.text(weights)}, {self.text(left)}, {self.text(right)}, {self._sums(exclusive)}, cumulated"
                 return f"_score_gradients({arguments}, diagonal={not strict}, inclusive={not exclusive})"
@@ -273,6 +277,9 @@ class ChunkPrinter:
         return "(\n        " + "\n        + ".join(parts) + "\n    )"
 
 
+Links = Score | DecayedProduct | ScoreGradients
+"""What a decay by channel scales link by link."""
+
 _STRETCHES = {"start": "from_start", "before": "from_start_before", "end": "to_end"}
 
 
@@ -285,6 +292,6 @@ def stretches(steps: tuple[Step, ...]) -> set[str]:
                 found.add(_STRETCHES[node.stretch])
             elif isinstance(node, Through | GateGradient):
                 found.add("through")
-            elif isinstance(node, Gamma | Score | ScoreGradients) and node.exclusive:
+            elif isinstance(node, Gamma | Links) and node.exclusive:
                 found.add("before")
     return found

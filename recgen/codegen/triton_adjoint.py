@@ -13,6 +13,7 @@ from recgen.codegen.triton_arguments import KernelArgument
 from recgen.codegen.triton_printer import INDENT
 from recgen.codegen.triton_token import DECAY, Token, output_axis
 from recgen.derive.gradient import differentiate
+from recgen.derive.operands import ReadNames
 from recgen.derive.program import Branch, Literal, Operand, Program, Statement, Value, assigned
 
 
@@ -84,15 +85,19 @@ class AdjointPrinter:
         reads = [r.name for r in self.token.reads if r.name in gradients]
         return tuple(f"b_d{name} = {self.printer.masked(gradients[name])}" for name in reads)
 
-    def _active_reads(self, lag: int) -> list[tuple[str, str, str]]:
-        """(operand name, query, dR) of the reads at this lag that matter."""
+    def _active_reads(self, lag: int) -> list[ReadNames]:
+        """The reads at this lag that matter."""
         gradients = dict(self.readout.results)
-        reads = [r for r in self.token.operands.reads if r.lag == lag and f"R{r.tag}" in gradients]
-        return [(r.query, self.token.text(r.query), f"b_dR{r.tag}") for r in reads]
+        return [r for r in self.token.operands.reads if r.lag == lag and f"R{r.tag}" in gradients]
+
+    def _into_state(self, read: ReadNames) -> str:
+        """The gradient of the state [K, V] through a read."""
+        query, d = self.token.text(read.query), f"b_dR{read.tag}"
+        return f"{d}[:, None] * {query}[None, :]" if read.across else f"{query}[:, None] * {d}[None, :]"
 
     def _state_lines(self) -> tuple[str, ...]:
         """N with this token's reads, dE and dU of every stream, and G."""
-        lines = [f"b_N += {query}[:, None] * {d}[None, :]" for _, query, d in self._active_reads(0)]
+        lines = [f"b_N += {self._into_state(r)}" for r in self._active_reads(0)]
         total = ["b_N"]
         for s in self.token.streams:
             lines.append(f"b_dE{s.tag} = tl.sum({s.write}[:, None] * b_N, 0)")
@@ -108,7 +113,7 @@ class AdjointPrinter:
         vector = self.token.form.decay.kind == "vector"
         terms = [f"{decay}{'[:, None]' if vector else ''} * b_G" if decay else "b_G"]
         terms += [f"{s.correct}[:, None] * b_dU{s.tag}[None, :]" for s in self.token.streams if s.correct and not s.decayed]
-        terms += [f"{query}[:, None] * {d}[None, :]" for _, query, d in self._active_reads(1)]
+        terms += [self._into_state(r) for r in self._active_reads(1)]
         return (f"b_N = {' + '.join(terms)}", "b_S = b_M")
 
     def _operand_cotangents(self) -> tuple[str, ...]:
@@ -126,8 +131,10 @@ class AdjointPrinter:
         """Operand name -> what each of its roles contributes."""
         parts: dict[str, list[str]] = {}
         for lag, state in ((0, "b_S"), (1, "b_M")):
-            for name, _, d in self._active_reads(lag):
-                parts.setdefault(name, []).append(f"tl.sum({state} * {d}[None, :], 1)")
+            for r in self._active_reads(lag):
+                d = f"b_dR{r.tag}"
+                part = f"tl.sum({state} * {d}[:, None], 0)" if r.across else f"tl.sum({state} * {d}[None, :], 1)"
+                parts.setdefault(r.query, []).append(part)
         for names, s in zip(self.token.operands.streams, self.token.streams, strict=True):
             parts.setdefault(names.write, []).append(f"tl.sum(b_N * b_E{s.tag}[None, :], 1)")
             parts.setdefault(names.value, []).append(f"b_dE{s.tag}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.triton_arguments import KernelArgument, kernel_arguments, kernel_axes
 from recgen.codegen.triton_printer import Numbers, ProgramPrinter
-from recgen.derive.operands import OperandSet
+from recgen.derive.operands import OperandSet, ReadNames
 from recgen.derive.program import Branch, Literal, Statement, Value, assigned, lower
 from recgen.lang.terms import Apply, Read, Term
 
@@ -73,8 +73,8 @@ class Token:
             self.roles += ((DECAY, form.decay.signed if form.decay.signed is not None else multiplier(form.decay.log)),)
         self.operand_program = lower(self.roles, inputs, names, self.reserved)
         self.reserved |= assigned(self.operand_program.statements)
-        self.reads = tuple(Value(f"R{r.tag}", form.value_axis, False, True) for r in operands.reads)
-        reads = tuple((Read(i, (form.value_axis, "1")), v) for i, v in enumerate(self.reads))
+        self.reads = tuple(Value(f"R{r.tag}", axis, False, True) for r, axis in zip(operands.reads, form.read_axes, strict=True))
+        reads = tuple((Read(i, (v.axis, "1")), v) for i, v in enumerate(self.reads))
         outputs = tuple((o.name, o.value) for o in form.outputs)
         self.readout_program = lower(outputs, (*inputs, *reads), names, self.reserved)
         self.reserved |= assigned(self.readout_program.statements)
@@ -137,7 +137,12 @@ class Token:
         """The reads of the state after the token (lag 0) or before it (lag 1), with the names of their values."""
         state = "b_M" if lag else "b_S"
         reads = (r for r in self.operands.reads if r.lag == lag)
-        return tuple((f"R{r.tag}", f"b_R{r.tag} = tl.sum({self.text(r.query)}[:, None] * {state}, 0)") for r in reads)
+        return tuple((f"R{r.tag}", f"b_R{r.tag} = {self.read_text(r, state)}") for r in reads)
+
+    def read_text(self, read: ReadNames, state: str) -> str:
+        """What a query reads of a state."""
+        query = self.text(read.query)
+        return f"tl.sum({query}[None, :] * {state}, 1)" if read.across else f"tl.sum({query}[:, None] * {state}, 0)"
 
     def store_lines(self, row: str, condition: str = "") -> tuple[str, ...]:
         """Writes one token's outputs, 0 unless `condition`; those that do not run over the value axis by the first value block alone."""
@@ -163,7 +168,8 @@ class Token:
     def whole(self) -> bool:
         """Whether a program must hold the whole value axis: the spec sums over it, or it is the key axis too."""
         programs = (self.operand_program, self.readout_program)
-        return self.form.key_axis == self.form.value_axis or any(sums_over(p.statements, self.form.value_axis) for p in programs)
+        whole = self.form.key_axis == self.form.value_axis or bool(self.operands.across)
+        return whole or any(sums_over(p.statements, self.form.value_axis) for p in programs)
 
 
 def output_axis(term: Term) -> str:

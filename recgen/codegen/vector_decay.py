@@ -28,7 +28,7 @@ class VectorDecay(ChunkDecay):
     @property
     def kept(self) -> Lines:
         """Queries, corrections and writes."""
-        queries = [f"query_in{r.tag}" for r in self.operands.reads]
+        queries = [f"query_in{r.tag}" for r in self.operands.ordinary]
         corrections = [f"correct_in{s.tag}" for s in self.operands.streams if s.correct]
         return (*queries, *corrections, *(f"write_end{s.tag}" for s in self.operands.streams))
 
@@ -47,7 +47,7 @@ class VectorDecay(ChunkDecay):
     def keep(self) -> Lines:
         """Rows decayed to the borders, by how far their decay goes."""
         lines: list[str] = []
-        queries = [(f"query_in{r.tag}", r.query, r.stretch) for r in self.operands.reads]
+        queries = [(f"query_in{r.tag}", r.query, r.stretch) for r in self.operands.ordinary]
         corrections = [(f"correct_in{s.tag}", s.correct, s.stretch) for s in self.operands.streams if s.correct]
         writes = [(f"write_end{s.tag}", s.write, "end") for s in self.operands.streams]
         for stretch, mask in self._MASKS.items():
@@ -101,6 +101,20 @@ class VectorDecay(ChunkDecay):
             lines.append(f"b_{s.tag} = {own}")
             product = f"{DOT}(b_{s.left} * {self._near(s)}, tl.trans(b_{s.right} * b_near), tl.float32, WIDE)"
             body.append(f"b_{s.tag} += tl.where(m_pair, {product}, 0.0)")
+        return (*lines, *self._halvings(body))
+
+    def decayed(self, tile: str, stretch: str) -> Lines:
+        """See `ChunkDecay`."""
+        return (f"{tile} = {tile} * {self._over(self._MASKS[stretch])}",)
+
+    def products(self, scores: tuple[Score, ...]) -> Lines:
+        """See `ChunkDecay`."""
+        lines, body = [], []
+        for s in scores:
+            if not s.strict:
+                lines.append(f"b_{s.left_gradient} += tl.sum(tl.where(m_same, b_D_{s.tag}, 0.0), 1)[:, None] * b_{s.right}")
+            product = f"{DOT}(tl.where(m_pair, b_D_{s.tag}, 0.0), b_{s.right} * b_near, tl.float32, WIDE)"
+            body.append(f"b_{s.left_gradient} += {product} * {self._near(s)}")
         return (*lines, *self._halvings(body))
 
     def adjoint(self, scores: tuple[Score, ...], boundaries: tuple[Boundary, ...]) -> Lines:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from recgen.derive.chunk_ir import Decayed, GateGradient, Hadamard, MatMul, Node, RowSum, ScoreGradients, Step, Sum, Sym, Symmetric
+from recgen.derive.chunk_ir import Decayed, GateGradient, Hadamard, MatMul, Node, RowSum, Score, ScoreGradients, Step, Sum, Sym, Symmetric
 from recgen.derive.forward import Builder, S, total
 from recgen.derive.operands import ReadNames, StreamNames
 
@@ -51,7 +51,7 @@ class _Adjoint:
         self._scan()
         self._writes()
         for read in self.b.operands.reads:
-            self._read(read)
+            (self._read_across if read.across else self._read)(read)
         for s in self.b.feedback:
             self._correction(s)
         for s in self.b.operands.streams:
@@ -80,11 +80,14 @@ class _Adjoint:
         for s in self.b.feedback:
             solved = [MatMul(Sym(f"A_kk{s.tag}{r.tag}"), self._right_side(r)) for r in self.b.feedback]
             prepare.append(Step(f"E{s.tag}", total(list(solved)), "E", "resolved writes: (I - L)^-1 (X + c A^in S)"))
+        for read in self.b.operands.across:
+            for s in streams:
+                self._weights(read, s)
         for s in streams:
-            taken: list[Node] = [MatMul(Sym(f"A_qk{read.tag}{s.tag}"), Sym(f"d_read{read.tag}"), turn_left=True) for read in reads]
+            taken: list[Node] = [self._into_values(read, s) for read in reads]
             prepare.append(Step(f"dE_read{s.tag}", total(taken), "A^T dO", "gradient of the writes through the chunk's reads"))
         for read in reads:
-            if self.b.decay == "scalar":
+            if self.b.decay == "scalar" or (read.across and self.b.decay == "vector"):
                 prepare.append(
                     Step(
                         f"dO_in{read.tag}",
@@ -96,6 +99,24 @@ class _Adjoint:
         into = [self._into_state(read) for read in reads]
         prepare.append(Step("dS_read", total(into), "Q^T dO", "gradient of the incoming state through the reads"))
 
+    def _weights(self, read: ReadNames, s: StreamNames) -> None:
+        """The gradient of what a query across finds in a stream's writes."""
+        gradient, tag, before = Sym(f"d_read{read.tag}"), f"qe{read.tag}{s.tag}", read.lag == 1
+        if self.b.decay == "vector":
+            value: Node = Score(gradient, Sym(s.write), before, before)
+        else:
+            raw = MatMul(gradient, Sym(s.write), turn_right=True)
+            self.b.adjoint_prepare.append(Step(f"D_{tag}", raw, "dA", "gradient of the weights across"))
+            value = self.b.masked(Sym(f"D_{tag}"), exclusive=before, strict=before)
+        self.b.adjoint_prepare.append(Step(f"P_{tag}", value, "dA * Γ", "gradient of the products of queries across and writes"))
+
+    @staticmethod
+    def _into_values(read: ReadNames, s: StreamNames) -> Node:
+        """The gradient of a stream's resolved writes through a read."""
+        if read.across:
+            return MatMul(Sym(f"P_qe{read.tag}{s.tag}"), Sym(read.query), turn_left=True)
+        return MatMul(Sym(f"A_qk{read.tag}{s.tag}"), Sym(f"d_read{read.tag}"), turn_left=True)
+
     def _right_side(self, s: StreamNames) -> Node:
         """The right-hand side of the solve: what is known, and what the correction finds of the incoming state."""
         found = self.b.strength(s, Sym(f"found_in{s.tag}"))
@@ -103,6 +124,9 @@ class _Adjoint:
         return found if known is None else Sum((known, found))
 
     def _into_state(self, read: ReadNames) -> Node:
+        if read.across:
+            gradient = Sym(f"dO_in{read.tag}" if self.b.decay != "none" else f"d_read{read.tag}")
+            return MatMul(gradient, Sym(read.query), turn_left=True)
         if self.b.decay == "vector":
             return MatMul(Sym(f"q_in{read.tag}"), Sym(f"d_read{read.tag}"), turn_left=True)
         return MatMul(Sym(read.query), Sym(f"{'dO_in' if self.b.decay == 'scalar' else 'd_read'}{read.tag}"), turn_left=True)
@@ -145,6 +169,27 @@ class _Adjoint:
             self._score(
                 read.query, s.write, weights, Sym(f"A_qk{read.tag}{s.tag}"), f"qk{read.tag}{s.tag}", exclusive=before, strict=before
             )
+
+    def _read_across(self, read: ReadNames) -> None:
+        """To the query, the writes and the gate; its gradients are a read's, with the roles of the two axes exchanged."""
+        gradient, before = Sym(f"d_read{read.tag}"), read.lag == 1
+        inward = Sym(f"d_read{read.tag}") if self.b.decay == "none" else Sym(f"dO_in{read.tag}")
+        self.add(read.query, MatMul(inward, S))
+        read_in = self.step(f"read_in{read.tag}", self.b.inward_across(read), "O^in", "what the queries read of the incoming state")
+        (self.gate.before if before else self.gate.start).append(Hadamard(gradient, read_in))
+        self.b.adjoint_finish += self.b.found_across(read)
+        for s in self.b.operands.streams:
+            tag, weights = f"qe{read.tag}{s.tag}", Sym(f"A_qe{read.tag}{s.tag}")
+            self.add(read.query, MatMul(Sym(f"P_{tag}"), self.b.write(s)))
+            if self.b.decay == "vector":
+                names = (f"dl_{tag}", f"dr_{tag}", f"dg_{tag}")
+                scores = ScoreGradients(weights, gradient, Sym(s.write), before, before)
+                self.step(", ".join(names), scores, "dA", "through the decayed product: what was read, to the writes and the gate")
+                self.add(s.write, Sym(names[1]))
+                self.gate.between.append(Sym(names[2]))
+            else:
+                self.add(s.write, MatMul(weights, gradient, turn_left=True))
+                (self.gate.links_before if before else self.gate.links).append(Hadamard(weights, Sym(f"D_{tag}")))
 
     def _correction(self, s: StreamNames) -> None:
         found: list[Node] = [Sym(f"found_in{s.tag}")]

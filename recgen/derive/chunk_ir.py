@@ -105,6 +105,19 @@ class Score:
 
 
 @dataclass(frozen=True)
+class DecayedProduct:
+    """Vector decay: rows i of sum_j weights_ij exp(G_ik - G_jk) right_jk over the j of a Score with these flags, [C, K].
+
+    What a Score's rows are the gradients of: <left, DecayedProduct(weights, right)> = <weights, Score(left, right)>.
+    """
+
+    weights: Node
+    right: Node
+    exclusive: bool
+    strict: bool
+
+
+@dataclass(frozen=True)
 class ScoreGradients:
     """Three results for the gradient `weights` [C, C] of a Score: its left operand's, its right operand's, and the log decay's."""
 
@@ -177,6 +190,7 @@ Node = (
     | Causal
     | Gamma
     | Score
+    | DecayedProduct
     | ScoreGradients
     | Decayed
     | Through
@@ -234,7 +248,7 @@ class ChunkForm:
 def children(node: Node) -> tuple[Node, ...]:
     """The nodes directly below."""
     match node:
-        case MatMul(a, b) | Hadamard(a, b) | Scaled(a, b) | ScaledColumns(a, b) | Score(a, b):
+        case MatMul(a, b) | Hadamard(a, b) | Scaled(a, b) | ScaledColumns(a, b) | Score(a, b) | DecayedProduct(a, b):
             return (a, b)
         case ScoreGradients(a, b, c):
             return (a, b, c)

@@ -12,6 +12,7 @@ from recgen.derive.chunk_ir import (
     Causal,
     DecayColumn,
     Decayed,
+    DecayedProduct,
     Gamma,
     Hadamard,
     Inverse,
@@ -25,7 +26,7 @@ from recgen.derive.chunk_ir import (
     Sym,
     Through,
 )
-from recgen.derive.operands import OperandSet, StreamNames
+from recgen.derive.operands import OperandSet, ReadNames, StreamNames
 
 S = Sym("S")
 
@@ -80,7 +81,7 @@ class Builder:
     def forward(self) -> None:
         """Prepare, scan, finish."""
         self._gammas()
-        for read in self.operands.reads:
+        for read in self.operands.ordinary:
             for stream in self.operands.streams:
                 score = self.score(Sym(read.query), Sym(stream.write), exclusive=read.lag == 1, strict=read.lag == 1)
                 self.prepare.append(Step(f"A_qk{read.tag}{stream.tag}", score, "A^qk", "what each read takes of each write of the chunk"))
@@ -99,9 +100,41 @@ class Builder:
         carried = [MatMul(Sym(f"k_end{s.tag}"), self.write(s), turn_left=True) for s in self.operands.streams]
         self.scan.append(Step("S", Sum((self.through(S), *carried)), "S", "the state at the chunk's end"))
         for read in self.operands.reads:
-            inner = [MatMul(Sym(f"A_qk{read.tag}{s.tag}"), self.write(s)) for s in self.operands.streams]
-            outer = self.inward(read.query, f"q_in{read.tag}", read.stretch)
+            if read.across:
+                self.finish += (*self.found_across(read), *self._taken_across(read))
+            inner = [self._inner(read, s) for s in self.operands.streams]
+            outer = self.inward_across(read) if read.across else self.inward(read.query, f"q_in{read.tag}", read.stretch)
             self.finish.append(Step(f"read{read.tag}", Sum((outer, *inner)), "O", "what the queries read"))
+
+    def _inner(self, read: ReadNames, s: StreamNames) -> Node:
+        """What a read takes of a stream's writes of the chunk."""
+        if not read.across:
+            return MatMul(Sym(f"A_qk{read.tag}{s.tag}"), self.write(s))
+        if self.decay == "vector":
+            return Sym(f"taken{read.tag}{s.tag}")
+        return MatMul(Sym(f"A_qe{read.tag}{s.tag}"), Sym(s.write))
+
+    def found_across(self, read: ReadNames) -> list[Step]:
+        """The weights of a read across: what its query finds in each resolved write, which a vector decay does not scale."""
+        before = read.lag == 1
+        steps = []
+        for s in self.operands.streams:
+            product = MatMul(Sym(read.query), self.write(s), turn_right=True)
+            masked = Causal(product, before) if self.decay == "vector" else self.masked(product, exclusive=before, strict=before)
+            steps.append(Step(f"A_qe{read.tag}{s.tag}", masked, "A^qe", "what each query across finds in each write of the chunk"))
+        return steps
+
+    def _taken_across(self, read: ReadNames) -> list[Step]:
+        """With a vector decay, what a read across takes of each write."""
+        if self.decay != "vector":
+            return []
+        before, meaning = read.lag == 1, "what the queries across take of the writes, decayed by channel"
+        values = {s.tag: DecayedProduct(Sym(f"A_qe{read.tag}{s.tag}"), Sym(s.write), before, before) for s in self.operands.streams}
+        return [Step(f"taken{read.tag}{tag}", value, "O^qe", meaning) for tag, value in values.items()]
+
+    def inward_across(self, read: ReadNames) -> Node:
+        """What a read across takes of the incoming state."""
+        return self.decayed(MatMul(Sym(read.query), S, turn_right=True), read.stretch)
 
     def inward(self, name: str, decayed_name: str, stretch: str) -> Node:
         """Rows decayed from the chunk's start, times the incoming state: a scalar decay is cheapest on the product."""

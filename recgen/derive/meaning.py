@@ -98,6 +98,8 @@ class Meaning:
             case Apply("div", (left, right)) if left != Constant(1.0):
                 inverse = Apply("div", (Constant(1.0), right), right.shape)
                 return self._elementwise("mul", left, inverse, (rows, columns), token, states)
+            case Apply("exp", (log,)) if not reads_state(term) and multiplier(log) != term:
+                return self.value(multiplier(log), token, states)
             case Apply(op, args) if reads_state(term):
                 values = tuple(self.value(a, token, states) for a in args)
                 return [[self.symbols.function(op, term.option, values, i, j) for j in range(columns)] for i in range(rows)]

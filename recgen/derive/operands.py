@@ -28,11 +28,15 @@ class StreamNames:
 
 @dataclass(frozen=True)
 class ReadNames:
-    """The operand name of one read's query, and its lag; `tag` tells several reads apart ("" for a single one)."""
+    """The operand name of one read's query, and its lag; `tag` tells several reads apart ("" for a single one).
+
+    `across`: S query, the query over the value axis, instead of S^T query.
+    """
 
     tag: str
     query: str
     lag: int
+    across: bool
 
     @property
     def stretch(self) -> str:
@@ -48,6 +52,16 @@ class OperandSet:
     terms: tuple[tuple[str, Term], ...]
     reads: tuple[ReadNames, ...]
     streams: tuple[StreamNames, ...]
+
+    @property
+    def ordinary(self) -> tuple[ReadNames, ...]:
+        """The reads S^T query, over the value axis."""
+        return tuple(r for r in self.reads if not r.across)
+
+    @property
+    def across(self) -> tuple[ReadNames, ...]:
+        """The reads S query, over the key axis."""
+        return tuple(r for r in self.reads if r.across)
 
     def term(self, name: str) -> Term:
         """The expression behind an operand."""
@@ -86,7 +100,10 @@ def name_operands(form: NormalForm) -> OperandSet:
         value = namer.name(s.value, "value", "V", "X")
         strength = namer.name(s.strength, "strength", "1", "c")
         streams.append(StreamNames(_tag(i, len(form.streams)), write, value, strength, correct, s.decayed))
-    reads = tuple(ReadNames(_tag(i, len(form.reads)), namer.name(r.query, "query", "K", "q"), r.lag) for i, r in enumerate(form.reads))
+    reads = tuple(
+        ReadNames(_tag(i, len(form.reads)), namer.name(r.query, "query", "V" if r.across else "K", "q"), r.lag, r.across)
+        for i, r in enumerate(form.reads)
+    )
     if form.decay.log is not None:
         size = "K" if form.decay.kind == "vector" else "1"
         namer.name(form.decay.log, "log_decay", size, "g")

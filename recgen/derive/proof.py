@@ -12,6 +12,7 @@ from recgen.derive.chunk_ir import (
     ChunkForm,
     DecayColumn,
     Decayed,
+    DecayedProduct,
     Gamma,
     Hadamard,
     Inverse,
@@ -197,6 +198,8 @@ class _ChunkMeaning:
                 return [[self.span(j, i - exclusive, 0) if j <= i - exclusive else self.zero for j in n] for i in n]
             case Score():
                 return self._score(node)
+            case DecayedProduct():
+                return self._decayed_product(node)
             case Decayed(matrix, stretch):
                 rows = self.value(matrix)
                 scalar = self.chunk_decay == "scalar"
@@ -215,6 +218,18 @@ class _ChunkMeaning:
             row = [
                 sum((left[i][k] * self.span(j, until, k) * right[j][k] for k in range(len(left[i]))), self.zero) if j <= last else self.zero
                 for j in range(self.tokens)
+            ]
+            out.append(row)
+        return out
+
+    def _decayed_product(self, node: DecayedProduct) -> Matrix:
+        weights, right = self.value(node.weights), self.value(node.right)
+        out = []
+        for i in range(self.tokens):
+            linked = range(i + 1 - (node.strict or node.exclusive))
+            row = [
+                sum((weights[i][j] * self.span(j, i - node.exclusive, k) * right[j][k] for j in linked), self.zero)
+                for k in range(len(right[i]))
             ]
             out.append(row)
         return out

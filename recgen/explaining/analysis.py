@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recgen.analysis.normal_form import NormalForm, Stream
+from recgen.analysis.normal_form import NormalForm, ReadOut, Stream
 from recgen.derive.operands import OperandSet
 from recgen.explaining.document import Block, Equations, Items, Paragraph, Stage
 from recgen.explaining.styles import LATEX, TEXT, Formula, Style, formula
@@ -40,7 +40,7 @@ def explain_analyze(form: NormalForm, operands: OperandSet) -> Stage:
         "normal_form": [_pair(f) for f in normal],
         "operands": {name: _pair(printer.formula(term)) for name, term in operands.terms},
         "streams": [_stream_data(s, printer) for s in form.streams],
-        "reads": [{"query": _pair(printer.formula(r.query)), "lag": r.lag} for r in form.reads],
+        "reads": [{"query": _pair(printer.formula(r.query)), "lag": r.lag, "across": r.across} for r in form.reads],
         "outputs": {o.name: _pair(printer.formula(o.value)) for o in form.outputs},
         "recognised": list(form.notes),
         "not_needed": list(spared),
@@ -87,13 +87,14 @@ def _normal_form(form: NormalForm) -> tuple[Formula, ...]:
     for i, stream in enumerate(form.streams):
         lines.append(formula(lambda s, i=i, stream=stream: _write_line(form, i, stream, s)))  # type: ignore[misc]
     for i, read in enumerate(form.reads):
-        lines.append(formula(lambda s, i=i, lag=read.lag: _read_line(form, i, lag, s)))  # type: ignore[misc]
+        lines.append(formula(lambda s, i=i, read=read: _read_line(form, i, read, s)))  # type: ignore[misc]
     return tuple(lines)
 
 
-def _read_line(form: NormalForm, i: int, lag: int, s: Style) -> str:
-    state = s.transposed(s.symbol("S", sub="t-1" if lag else "t"))
-    return f"{_numbered('r', i, form.reads, s)} = {state}{s.times}{_numbered('q', i, form.reads, s)}"
+def _read_line(form: NormalForm, i: int, read: ReadOut, s: Style) -> str:
+    state = s.symbol("S", sub="t-1" if read.lag else "t")
+    turned = state if read.across else s.transposed(state)
+    return f"{_numbered('r', i, form.reads, s)} = {turned}{s.times}{_numbered('q', i, form.reads, s)}"
 
 
 def _numbered(letter: str, i: int, among: tuple[object, ...], s: Style) -> str:
@@ -145,7 +146,8 @@ def _bindings(form: NormalForm, printer: TermPrinter) -> list[tuple[Formula, str
         add("c", i, form.streams, s.strength, "strength of the correction")
         add("a", i, form.streams, s.correct, "correction direction")
     for i, r in enumerate(form.reads):
-        add("q", i, form.reads, r.query, "query" + (", of the state before the write" if r.lag else ""))
+        before, across = ", of the state before the write" * bool(r.lag), ", over the value axis" * r.across
+        add("q", i, form.reads, r.query, f"query{before}{across}")
     return found
 
 

@@ -9,6 +9,7 @@ from recgen.derive.chunk_ir import (
     ChunkForm,
     DecayColumn,
     Decayed,
+    DecayedProduct,
     Gamma,
     GateGradient,
     Hadamard,
@@ -40,7 +41,8 @@ _STEPS = {
     "k_end": "K^end", "E": "E", "S": "S", "read": "O", "d_read": "dO", "dO_in": "dO^in", "dE_read": "dE^in", "dS_read": "dS^in",
     "Z": "dE", "dS": "dS", "dX": "dY", "dR": "dF", "found": "F", "found_in": "F^in", "dq_in": "dQ^in", "dw_end": "dK^end", "D_qk": "dA^qk",
     "D_kk": "dA^kk", "P_qk": "M^qk", "P_kk": "M^kk", "dl_qk": "dQ^qk", "dr_qk": "dK^qk", "dg_qk": "N^qk", "dr_kk": "dK^kk",
-    "dg_kk": "N^kk",
+    "dg_kk": "N^kk", "A_qe": "A^qe", "taken": "O^qe",
+    "D_qe": "dA^qe", "P_qe": "M^qe", "read_in": "O^in", "dl_qe": "O^qe", "dr_qe": "dK^qe", "dg_qe": "N^qe",
 }  # fmt: skip
 """Names of steps without their tags, as letters."""
 
@@ -67,6 +69,8 @@ class ChunkPrinter:
                 return (formula(lambda s: f"{s.symbol(*_split('Γ^<' if exclusive else 'Γ'), 'ij')} = {self._gamma(exclusive, s)}"),)
             case Score():
                 return (formula(lambda s: f"{self._symbol(step.name, s, 'ij')} = {self._score(step.value, s)}"),)  # type: ignore[arg-type]
+            case DecayedProduct():
+                return (formula(lambda s: f"{self._symbol(step.name, s, 'ik')} = {self._decayed_product(step.value, s)}"),)  # type: ignore[arg-type]
             case GateGradient():
                 return (formula(lambda s: f"{s.symbol('dg', sub='t')} = {self._gate(step.value, s)}"),)  # type: ignore[arg-type]
         replaced = step.name in ("S", "dS")
@@ -140,6 +144,13 @@ class ChunkPrinter:
     def _score(self, node: Score, s: Style) -> str:
         body = s.total("k", self._link(node.left, node.right, node.exclusive, s))
         return f"{body}{s.words(f' for j {self._relation(node.strict or node.exclusive)} i, else 0')}"
+
+    def _decayed_product(self, node: DecayedProduct, s: Style) -> str:
+        """An entry [i, k]."""
+        later = s.symbol("H" if node.exclusive else "G", sub="ik")
+        decay = s.exp(f"{later} - {s.symbol('G', sub='jk')}")
+        link = s.times.join((self._entry(node.weights, s, "ij"), decay, self._entry(node.right, s, "jk")))
+        return s.total(f"j {self._relation(node.strict or node.exclusive)} i", link)
 
     def _link(self, left: Node, right: Node, exclusive: bool, s: Style) -> str:
         """One channel of the score of tokens i and j."""

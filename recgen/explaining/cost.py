@@ -11,6 +11,7 @@ from recgen.derive.chunk_ir import (
     ChunkForm,
     DecayColumn,
     Decayed,
+    DecayedProduct,
     Gamma,
     GateGradient,
     Hadamard,
@@ -106,10 +107,13 @@ class _Shapes:
     def __init__(self, chunk: ChunkForm) -> None:
         self.known: dict[str, Shape] = {o.name: ("C", o.size) for o in chunk.operands}
         self.known |= {"S": ("K", "V"), "dS": ("K", "V")}
-        self.known |= {f"d_{name}": ("C", "V") for name in chunk.reads}
-        for step in (*chunk.prepare, *chunk.scan, *chunk.finish, *chunk.adjoint_prepare, *chunk.adjoint_scan, *chunk.adjoint_finish):
-            shape = self.of(step.value)
-            self.known |= dict.fromkeys(step.names, shape)
+        self._know((*chunk.prepare, *chunk.scan, *chunk.finish))
+        self.known |= {f"d_{name}": self.known[name] for name in chunk.reads}
+        self._know((*chunk.adjoint_prepare, *chunk.adjoint_scan, *chunk.adjoint_finish))
+
+    def _know(self, steps: tuple[Step, ...]) -> None:
+        for step in steps:
+            self.known |= dict.fromkeys(step.names, self.of(step.value))
 
     def of(self, node: Node) -> Shape:
         """The shape of a node; for one with several results, of each."""
@@ -127,7 +131,7 @@ class _Shapes:
                 return ("C", "1")
             case Gamma() | Score() | Inverse():
                 return ("C", "C")
-            case ScoreGradients():
+            case ScoreGradients() | DecayedProduct():
                 return ("C", "K")
             case GateGradient():
                 return ("C", "K")
@@ -143,7 +147,7 @@ class _Shapes:
             case MatMul(left, right, turn_left, turn_right):
                 a, b = self.of(left), self.of(right)
                 return below + monomial(2, a[turn_left], a[not turn_left], b[not turn_right])
-            case Score():
+            case Score() | DecayedProduct():
                 return below + monomial(2, "C", "C", "K")
             case ScoreGradients():
                 return below + monomial(4, "C", "C", "K")
