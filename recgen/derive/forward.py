@@ -115,13 +115,13 @@ class Builder:
         return MatMul(Sym(f"A_qe{read.tag}{s.tag}"), Sym(s.write))
 
     def found_across(self, read: ReadNames) -> list[Step]:
-        """The weights of a read across: what its query finds in each resolved write, which a vector decay does not scale."""
+        """The weights of a read across: what its query finds in each resolved write. A vector decay links the tokens later."""
         before = read.lag == 1
         steps = []
         for s in self.operands.streams:
             product = MatMul(Sym(read.query), self.write(s), turn_right=True)
-            masked = Causal(product, before) if self.decay == "vector" else self.masked(product, exclusive=before, strict=before)
-            steps.append(Step(f"A_qe{read.tag}{s.tag}", masked, "A^qe", "what each query across finds in each write of the chunk"))
+            found = product if self.decay == "vector" else self.masked(product, exclusive=before, strict=before)
+            steps.append(Step(f"A_qe{read.tag}{s.tag}", found, "A^qe", "what each query across finds in each write of the chunk"))
         return steps
 
     def _taken_across(self, read: ReadNames) -> list[Step]:

@@ -124,6 +124,24 @@ def test_a_number_is_read_over_the_key_axis(read):
     assert (form.key_axis, [shown(form, r.query) for r in form.reads]) == ("K", ["q"])
 
 
+def test_a_read_over_the_value_axis_is_a_read_across():
+    form = analyzed("S[t] = S[t-1] + b * k @ (v - S[t-1]^T @ k)^T", "o = S[t]^T @ q + v", "p = S[t-1] @ u", "output o, p")
+    assert (form.key_axis, [(shown(form, r.query), r.lag, r.across) for r in form.reads]) == ("K", [("q", 0, False), ("u", 1, True)])
+    assert form.read_axes == ("V", "K")
+    assert form.whole_values
+    assert "a read sums over the value axis V and runs over K: read across" in form.notes
+
+
+def test_a_correction_on_the_value_side_is_read_across():
+    form = analyzed("S[t] = S[t-1] * exp(h)^T + b * (k - S[t-1] @ v) @ v^T", "o = S[t]^T @ q")
+    assert (form.key_axis, form.transposed, form.decay.kind, [r.across for r in form.reads]) == ("V", True, "vector", [True])
+
+
+def test_without_correction_and_decay_the_first_read_decides():
+    form = analyzed("S[t] = S[t-1] + v @ k^T", "o = S[t]^T @ u", "p = S[t] @ q", "output o, p", declarations=VALUE_FIRST)
+    assert (form.key_axis, form.transposed, [r.across for r in form.reads]) == ("V", False, [False, True])
+
+
 def test_equal_reads_are_one():
     form = analyzed("S[t] = S[t-1] + k @ v^T", "r = S[t]^T @ q", "o = silu(u) * r + rmsnorm(r)")
     assert len(form.reads) == 1

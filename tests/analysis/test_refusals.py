@@ -4,7 +4,7 @@ import pytest
 
 from recgen.lang import SpecErrors
 from recgen.pipeline import compile_text
-from tests.analysis.helpers import KEY_FIRST, VALUE_FIRST, refusal
+from tests.analysis.helpers import KEY_FIRST, refusal
 
 READ = "o = S[t]^T @ q"
 SQUARE = KEY_FIRST.replace("state S : [K, V]", "input M : [K, K]\n    input N : [K, V] in(0, 1)\n    state S : [K, V]")
@@ -73,11 +73,6 @@ VALUE_SIDE = "the value side of the state decays (its columns are scaled one by 
         (("S[t] = k @ v^T", READ), KEY_FIRST, "S[t] does not carry S[t-1] on: every step starts afresh"),
         (("S[t] = exp(g) * S[t-1]", READ), KEY_FIRST, "nothing is ever written into the state"),
         (
-            ("S[t] = (I - b * k @ k^T) @ S[t-1] + k @ v^T", "o = S[t] @ u"),
-            KEY_FIRST,
-            "an output reads the state over its value axis; reads over the key axis are compiled",
-        ),
-        (
             ("S[t] = S[t-1] + k @ v^T", "R[t] = R[t-1] + S[t]", "o = R[t]^T @ q"),
             TWO,
             "`R[t]` reads `S[t]`: 2 states depend on one another; one matrix state is compiled",
@@ -111,11 +106,6 @@ VALUE_SIDE = "the value side of the state decays (its columns are scaled one by 
             ("S[t] = S[t-1] + k @ v^T", "o = S[t]^T @ (M @ q)"),
             SQUARE,
             "a full matrix multiplies a vector of inputs: make their product an input",
-        ),
-        (
-            ("S[t] = S[t-1] + v @ k^T", "o = S[t]^T @ u", "p = S[t] @ q", "output o, p"),
-            VALUE_FIRST,
-            "the state is transformed on both sides, over V and over K",
         ),
     ],
 )

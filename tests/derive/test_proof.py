@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recgen.derive.chunk_ir import Causal, Decayed, Gamma, Inverse, Negative, Node, Score, Step, Sum
+from recgen.derive.chunk_ir import Causal, Decayed, DecayedProduct, Gamma, Inverse, Negative, Node, Score, Step, Sum
 from recgen.derive.proof import ProofFailed, prove
 from recgen.pipeline import Compiled, compile_text
 
@@ -19,6 +19,8 @@ SPECS = (
     "tests/specs/two_corrections",
     "tests/specs/two_streams",
     "tests/specs/two_reads",
+    "tests/specs/value_decay_read",
+    "tests/specs/value_error",
 )
 PHASES = ("prepare", "scan", "finish")
 
@@ -58,6 +60,8 @@ def other_node(node: Node) -> Node | None:
             return Gamma(not exclusive)
         case Score(left, right, exclusive, strict):
             return Score(left, right, exclusive, not strict) if not exclusive else Score(left, right, False, strict)
+        case DecayedProduct(weights, right, exclusive, strict):
+            return DecayedProduct(weights, right, False, strict if exclusive else not strict)
         case Decayed(matrix, stretch):
             return Decayed(matrix, {"start": "before", "before": "start", "end": "start"}[stretch])
         case Sum(terms) if len(terms) > 1:
