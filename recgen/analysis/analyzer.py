@@ -9,6 +9,7 @@ from recgen.analysis.algebra import (
     Column,
     Dense,
     Diagonal,
+    Factor,
     Product,
     Refusal,
     Row,
@@ -43,8 +44,8 @@ def analyze(recurrence: Recurrence) -> NormalForm:
     products = tuple(p for p in expand(state.equation) if p.coefficient != 0.0)
     outputs = [recurrence.definition(name) for name in recurrence.outputs]
     transposed = _key_side_is_right(products, outputs, state)
-    links, constants = _split(tuple(_turned_over(p) for p in products) if transposed else products)
     axes = state.axes[::-1] if transposed else state.axes
+    links, constants = _split(tuple(_turned_over(p) for p in products) if transposed else products, axes)
     decay, multiplier = decay_of([x.multiplier for x in links if x.write is None], recurrence, state)
     streams, notes = _streams([x for x in links if x.write is not None], constants, multiplier)
     reads = Reads(state.name, transposed)
@@ -109,27 +110,32 @@ def _refuse_plan(recurrence: Recurrence) -> None:
 
 def _key_side_is_right(products: tuple[Product, ...], outputs: list[Term], state: StateInfo) -> bool:
     """Whether the key axis is the state's second: corrections decide, else vector decay, else the first read."""
-    votes: list[bool] = []
-    for rank in (_has_row_pair, lambda fs: any(isinstance(f, Diagonal) for f in fs)):
+    for what, rank in (("is corrected", _has_row_pair), ("decays by channel", _has_diagonal)):
+        votes: list[tuple[bool, Product]] = []
         for product in products:
-            if product.state is None:
-                continue
-            at = next(i for i, f in enumerate(product.chain) if isinstance(f, StateFactor))
-            left, right = rank(product.chain[:at]), rank(product.chain[at + 1 :])
-            votes += [False] * left + [True] * right
+            if product.state is not None:
+                left, right = _beside(product)
+                votes += [(False, product)] * rank(left) + [(True, product)] * rank(right)
+        other = next((p for right, p in votes if right != votes[0][0]), None)
+        if other is not None:
+            raise Refusal(f"the state {what} on both sides, over {state.axes[0]} and over {state.axes[1]}", other.span or state.span)
         if votes:
-            return _agree(votes, state)
+            return votes[0][0]
     return next((right for term in outputs for right in _contracted(term)), False)
 
 
-def _agree(votes: list[bool], state: StateInfo) -> bool:
-    if len(set(votes)) > 1:
-        raise Refusal(f"the state is transformed on both sides, over {state.axes[0]} and over {state.axes[1]}", state.span)
-    return votes[0]
+def _beside(product: Product) -> tuple[tuple[Factor, ...], tuple[Factor, ...]]:
+    """What stands left and right of the state."""
+    at = next(i for i, f in enumerate(product.chain) if isinstance(f, StateFactor))
+    return product.chain[:at], product.chain[at + 1 :]
 
 
-def _has_row_pair(factors: tuple[object, ...]) -> bool:
+def _has_row_pair(factors: tuple[Factor, ...]) -> bool:
     return any(isinstance(f, Row | Column) for f in factors)
+
+
+def _has_diagonal(factors: tuple[Factor, ...]) -> bool:
+    return any(isinstance(f, Diagonal) for f in factors)
 
 
 def _contracted(term: Term) -> list[bool]:
@@ -161,9 +167,10 @@ def _turned_over(product: Product) -> Product:
     return replace(turned, chain=chain)
 
 
-def _split(products: tuple[Product, ...]) -> tuple[list[_Link], list[Product]]:
+def _split(products: tuple[Product, ...], axes: tuple[str, ...]) -> tuple[list[_Link], list[Product]]:
     """Products that carry the state on, and products that only write."""
     links, constants = [], []
+    _refuse_value_decay([p for p in products if p.state is not None], axes)
     for p in products:
         if p.state is None:
             constants.append(p)
@@ -171,6 +178,18 @@ def _split(products: tuple[Product, ...]) -> tuple[list[_Link], list[Product]]:
         at = next(i for i, f in enumerate(p.chain) if isinstance(f, StateFactor))
         links.append(_link(p, at))
     return links, constants
+
+
+def _refuse_value_decay(products: list[Product], axes: tuple[str, ...]) -> None:
+    """A decay by channel is on the side that is corrected."""
+    for p in products:
+        left, right = _beside(p)
+        if _has_diagonal(right) and not _has_row_pair(left):
+            raise Refusal(
+                f"the state is corrected over {axes[0]} and decays by channel over {axes[1]}: "
+                "a decay by channel is compiled on the side that is corrected",
+                p.span,
+            )
 
 
 def _link(product: Product, at: int) -> _Link:
@@ -188,10 +207,6 @@ def _link(product: Product, at: int) -> _Link:
     if left and any(isinstance(f, Diagonal) for f in right):
         raise Refusal(
             "a correction has a strength of its own for each value channel; one strength for all of them is compiled", product.span
-        )
-    if any(isinstance(f, Diagonal) for f in right):
-        raise Refusal(
-            "the value side of the state decays (its columns are scaled one by one); decay on the key side is compiled", product.span
         )
     if right:
         raise Refusal("the state is transformed on both sides", product.span)

@@ -10,13 +10,16 @@ READ = "o = S[t]^T @ q"
 SQUARE = KEY_FIRST.replace("state S : [K, V]", "input M : [K, K]\n    input N : [K, V] in(0, 1)\n    state S : [K, V]")
 VECTOR = KEY_FIRST.replace("[K, V]", "[K]")
 TWO = KEY_FIRST + "    state R : [K, V]\n"
-VALUE_SIDE = "the value side of the state decays (its columns are scaled one by one); decay on the key side is compiled"
+VALUE_SIDE = "the state is corrected over K and decays by channel over V: a decay by channel is compiled on the side that is corrected"
+KEY_SIDE = "the state is corrected over V and decays by channel over K: a decay by channel is compiled on the side that is corrected"
 
 
 @pytest.mark.parametrize(
     ("lines", "declarations", "reason"),
     [
         (("S[t] = (I - b * k @ k^T) @ S[t-1] * exp(h)^T + k @ v^T", READ), KEY_FIRST, VALUE_SIDE),
+        (("S[t] = exp(f) * (S[t-1] @ (I - b * v @ v^T)) + k @ v^T", READ), KEY_FIRST, KEY_SIDE),
+        (("S[t] = exp(f) * S[t-1] * exp(h)^T + b * (k - S[t-1] @ v) @ v^T", READ), KEY_FIRST, KEY_SIDE),
         (
             ("S[t] = S[t-1] + k @ (u * (v - S[t-1]^T @ k))^T", READ),
             KEY_FIRST,
@@ -25,9 +28,9 @@ VALUE_SIDE = "the value side of the state decays (its columns are scaled one by 
         (
             ("S[t] = (I - k @ k^T) @ S[t-1] @ (I - v @ v^T) + k @ v^T", READ),
             KEY_FIRST,
-            "the state is transformed on both sides, over K and over V",
+            "the state is corrected on both sides, over K and over V",
         ),
-        (("S[t] = exp(f) * S[t-1] * exp(h)^T + k @ v^T", READ), KEY_FIRST, "the state is transformed on both sides, over K and over V"),
+        (("S[t] = exp(f) * S[t-1] * exp(h)^T + k @ v^T", READ), KEY_FIRST, "the state decays by channel on both sides, over K and over V"),
         (
             ("S[t] = M @ S[t-1] + k @ v^T", READ),
             SQUARE,

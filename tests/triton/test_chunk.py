@@ -45,6 +45,9 @@ CASES = {
     "a decay per channel, a chunk of 32, several corrections": Case("two_corrections", SIZES, tokens=40, chunk=32, heads=1),
     "outputs beside the value axis, several blocks": Case("narrow_outputs", {"K": 7, "V": 40}, tokens=21, chunk=16),
     "keys beyond 256": Case("gla", {"K": 300, "V": 5}, tokens=20, heads=1, key_heads=1, chunk=64),
+    "read across, no value block": Case("value_correction", {"K": 20, "V": 40}, tokens=18, chunk=16, heads=1),
+    "read across, a chunk of 32": Case("value_error", SIZES, tokens=40, chunk=32, heads=1),
+    "read across, a decay per channel, a chunk of 32, packed": Case("value_decay_read", SIZES, tokens=40, bounds=(0, 17, 17, 18, 40)),
     "bfloat16": Case("gated_delta_rule", SIZES, tokens=20, dtype=torch.bfloat16, options=GATES, chunk=16),
 }
 
@@ -58,6 +61,9 @@ SEGMENTS = {
     "more keys than values, in blocks": DELTA.but(sizes={"K": 40, "V": 5}, tokens=50, segment=1, heads=1),
     "a whole value axis": Case("outputs", SIZES | {"D": 6}, tokens=50, chunk=16, segment=2),
     "a square state": Case("square", SIZES, tokens=50, chunk=16, segment=2),
+    "read across": Case("value_error", SIZES, tokens=50, chunk=16, segment=2),
+    "read across, a decay per channel": Case("value_correction", SIZES, tokens=50, chunk=16, segment=2),
+    "read across, a square state": Case("square_across", SIZES, tokens=50, chunk=16, segment=2),
     "two corrections": Case("two_corrections", SIZES, tokens=50, chunk=16, segment=2),
     "signs": Case("signed_decay", SIZES, tokens=50, chunk=16, segment=2),
     "packed": DELTA.but(tokens=90, bounds=(0, 0, 40, 41, 41, 90), segment=1),
