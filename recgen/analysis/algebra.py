@@ -6,8 +6,10 @@ state-free vectors, outer products stay factored, and a row that meets a column 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from recgen.lang.source import Span
 from recgen.lang.terms import SCALAR, Apply, Constant, Eye, Shape, State, Term, reads_state
@@ -75,6 +77,24 @@ class Product:
     def state(self) -> State | None:
         """The state in the chain, if there is one."""
         return next((f.state for f in self.chain if isinstance(f, StateFactor)), None)
+
+
+def multiplied(left: Product, right: Product) -> tuple[float, tuple[Term, ...]]:
+    """Coefficient and scalars of the product of two; a number that their product would round stays a factor of its own."""
+    scalars = left.scalars + right.scalars
+    product = left.coefficient * right.coefficient
+    if _exact(left.coefficient, right.coefficient, product):
+        return product, scalars
+    return left.coefficient, (*scalars, Constant(right.coefficient))
+
+
+def quotient(left: float, right: float) -> float | None:
+    """left / right, None where it would be rounded."""
+    return left / right if right != 0.0 and _exact(right, left / right, left) else None
+
+
+def _exact(left: float, right: float, product: float) -> bool:
+    return all(map(math.isfinite, (left, right, product))) and Fraction(left) * Fraction(right) == Fraction(product)
 
 
 def transpose(term: Term) -> Term:
@@ -156,15 +176,13 @@ def _scalar(term: Term) -> tuple[Product, ...]:
         return tuple(replace(p, coefficient=-p.coefficient) for p in _scalar(term.args[0]))
     if isinstance(term, Apply) and term.op == "mul":
         (left,), (right,) = _scalar(term.args[0]), _scalar(term.args[1])
-        return (Product(left.coefficient * right.coefficient, left.scalars + right.scalars, (), SCALAR, term.span),)
+        return (Product(*multiplied(left, right), (), SCALAR, term.span),)
     if isinstance(term, Apply) and term.op == "div":
         return (_divide(_scalar(term.args[0])[0], term.args[1]),)
     return (Product(1.0, (term,), (), SCALAR, term.span),)
 
 
 def _divide(product: Product, divisor: Term) -> Product:
-    if isinstance(divisor, Constant) and divisor.value != 0.0:
-        return replace(product, coefficient=product.coefficient / divisor.value)
     inverse = Apply("div", (Constant(1.0), divisor), SCALAR, "", divisor.span)
     return replace(product, scalars=(*product.scalars, inverse))
 
@@ -222,7 +240,7 @@ def _scale(vector: Term, matrix: Term, *, left: bool, term: Apply) -> tuple[Prod
         diagonal = Diagonal(_as_column(v))
         for m in expand(matrix):
             chain = (diagonal, *m.chain) if left else (*m.chain, diagonal)
-            out.append(_reduce(Product(v.coefficient * m.coefficient, v.scalars + m.scalars, chain, term.shape, term.span)))
+            out.append(_reduce(Product(*multiplied(v, m), chain, term.shape, term.span)))
     return tuple(out)
 
 
@@ -247,7 +265,7 @@ def _hadamard(free: Term, other: Term, term: Apply) -> tuple[Product, ...]:
                 diagonals = (Diagonal(_as_column(f)), None) if term.shape[1] == "1" else (None, Diagonal(_as_column(f)))
             first, last = diagonals
             chain = (*((first,) if first else ()), *m.chain, *((last,) if last else ()))
-            out.append(_reduce(Product(f.coefficient * m.coefficient, f.scalars + m.scalars, chain, term.shape, term.span)))
+            out.append(_reduce(Product(*multiplied(f, m), chain, term.shape, term.span)))
     return tuple(out)
 
 
@@ -255,7 +273,7 @@ def _vector_product(left: Term, right: Term, term: Apply) -> tuple[Product, ...]
     a, b = _in_one(left), _in_one(right)
     vector = times(_as_column(a), _as_column(b))
     factor: Factor = Column(vector) if term.shape[1] == "1" else Row(vector)
-    return (Product(a.coefficient * b.coefficient, a.scalars + b.scalars, (factor,), term.shape, term.span),)
+    return (Product(*multiplied(a, b), (factor,), term.shape, term.span),)
 
 
 def _in_one(term: Term) -> Product:
@@ -293,7 +311,7 @@ def _join(left: Product, right: Product, term: Apply) -> Product:
             raise Refusal("a number read from the state multiplies a matrix or a row", term.span)
     else:
         chain = left.chain + right.chain
-    return _reduce(Product(left.coefficient * right.coefficient, left.scalars + right.scalars, chain, term.shape, term.span))
+    return _reduce(Product(*multiplied(left, right), chain, term.shape, term.span))
 
 
 def _reduce(product: Product) -> Product:

@@ -17,6 +17,7 @@ from recgen.analysis.algebra import (
     expand,
     flip,
     plus,
+    quotient,
     scalar_term,
     times,
 )
@@ -304,7 +305,8 @@ def _without(link: _Link, decay: Multiplier) -> tuple[Multiplier, Term | None] |
     left = list(link.multiplier.scalars)
     for s in decay.scalars:
         left.remove(s)
-    return replace(link.multiplier, coefficient=link.multiplier.coefficient / decay.coefficient, scalars=tuple(left)), correct
+    coefficient = quotient(link.multiplier.coefficient, decay.coefficient)
+    return None if coefficient is None else (replace(link.multiplier, coefficient=coefficient, scalars=tuple(left)), correct)
 
 
 def _take(vector: Term, factor: Term) -> Term | None:

@@ -53,13 +53,16 @@ class TokenPrinter:
                 return self.rename.get(name, name)
             case State(name, lag):
                 return self.states[name, lag]
+            case Eye(shape):
+                variable, position = self.axes[shape[0]]
+                return f"_identity({variable}, {position})"
             case Apply():
                 return self._apply(term)
         raise AssertionError(f"no PyTorch form of {term}")
 
     def _apply(self, term: Apply) -> str:
-        if any(isinstance(a, Eye) for a in term.args):
-            return self._with_identity(term)
+        if term.op == "matmul" and any(isinstance(a, Eye) for a in term.args):
+            return self.text(next((a for a in term.args if not isinstance(a, Eye)), term.args[0]))
         args = [self.text(a) for a in term.args]
         symbols = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "matmul": "@"}
         if term.op in symbols:
@@ -104,17 +107,6 @@ class TokenPrinter:
     @staticmethod
     def _is_number(term: Term) -> bool:
         return not any(isinstance(x, Argument | State) for x in walk(term))
-
-    def _with_identity(self, term: Apply) -> str:
-        """`I - M`, `I @ M`, `c * I`: an identity over an axis."""
-        left, right = term.args
-        if term.op == "matmul":
-            return self.text(right if isinstance(left, Eye) else left)
-        variable, position = self.axes[term.shape[0]]
-        eye = f"_identity({variable}, {position})"
-        symbols = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-        first, second = (eye, self.text(right)) if isinstance(left, Eye) else (self.text(left), eye)
-        return f"({first} {symbols[term.op]} {second})"
 
 
 @dataclass(frozen=True)

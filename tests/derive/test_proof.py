@@ -118,3 +118,16 @@ def test_the_proof_is_of_the_spec_not_of_the_normal_form():
     foreign = replace(c.normal_form, recurrence=replace(c.recurrence, states=other.recurrence.states), state=other.normal_form.state)
     with pytest.raises(ProofFailed):
         prove(foreign, c.operands, c.chunk_form)
+
+
+NUMBERS = (
+    "S[t] = S[t-1] / 3 + k @ v^T / 7",
+    "S[t] = 0.1 * (0.7 * S[t-1] - 0.3 * k @ (k^T @ S[t-1])) + 0.1 * 0.3 * k @ v^T",
+    "S[t] = 0.9 * (I / 3 - 0.3 * k @ k^T) @ S[t-1] / 5 + k @ v^T",
+)
+
+
+@pytest.mark.parametrize("equation", NUMBERS)
+def test_numbers_that_floating_point_would_round(equation):
+    lines = ("input q : [K]", "input k : [K]", "input v : [V]", "state S : [K, V]", equation, "o = 0.1 * S[t]^T @ (0.3 * q) / 3")
+    compile_text("\n".join(("language 1", "recurrence r", *lines, "")))
