@@ -74,6 +74,8 @@ def _reverse(statements: tuple[Statement, ...], adjoint: _Adjoint, active: set[V
             _reverse_branch(s, adjoint, active)
             continue
         gradient = adjoint.gradients.get(s.target)
+        if gradient is None and s.op == "scan":  # nothing but its last state is read
+            gradient = adjoint.op("zeros", s.target)
         if gradient is not None and s.target in active:
             _RULES[s.op](adjoint, s, gradient)
 
@@ -227,6 +229,29 @@ def _sum(adjoint: _Adjoint, s: Assign, gradient: Value) -> None:
     adjoint.add(source, move(gradient, source, adjoint.scope))
 
 
+def last_gradient(scanned: Value) -> Value:
+    """The cotangent of a scanned state after the last token, which every scan has."""
+    return Value(f"d_{scanned.name}_last", scanned.axis, False, False)
+
+
+def _scan(adjoint: _Adjoint, s: Assign, gradient: Value) -> None:
+    """The reverse scan G_t = gradient_t + α_{t+1} G_{t+1} is the gradient of what is written; α has that times the state before."""
+    decay, write, first = s.args
+    assert isinstance(decay, Value) and isinstance(write, Value) and isinstance(first, Value)
+    total = adjoint.op("scan_gradient", gradient, decay, last_gradient(s.target), like=s.target)
+    adjoint.add(write, total)
+    adjoint.add(decay, adjoint.op("mul", total, adjoint.op("before", s.target, first)))
+    adjoint.add(first, adjoint.op("scan_first", total, decay, like=first))
+
+
+def _before(adjoint: _Adjoint, s: Assign, gradient: Value) -> None:
+    """A state before a token is the one after the token before it, or the first."""
+    scanned, first = s.args
+    adjoint.add(scanned, adjoint.op("later", gradient))
+    assert isinstance(first, Value)
+    adjoint.add(first, adjoint.op("at_first", gradient, like=first))
+
+
 def _normalised(op: str) -> Rule:
     def rule(adjoint: _Adjoint, s: Assign, gradient: Value) -> None:
         adjoint.add(s.args[0], adjoint.op(op, gradient, s.args[0]))
@@ -269,6 +294,8 @@ _RULES: dict[str, Rule] = {
     "where<=": _where,
     "dot": _dot,
     "sum": _sum,
+    "scan": _scan,
+    "before": _before,
     "heads": _moved_back("sum_heads"),
     "tokens": _moved_back("sum_tokens"),
     "spread": _moved_back("sum"),

@@ -47,6 +47,9 @@ class Assign:
     the axes that the target lacks), the moves "heads" (grouped to per value head) and "tokens" (param to per token), "spread" (to more
     axes), their sums "sum_heads", "sum_tokens" and "sum", "zeros" (like the argument), and the gradients that are no product: "l2norm_grad"
     "rmsnorm_grad" (gradient, input); "softplus_grad" "silu_grad" ... are written out in elementwise operations instead.
+    In programs over the tokens of a chunk also "scan" (multiplier, write, state at the chunk's start: the states after every token),
+    "before" (scanned states, state at the start: those before every token), and of their gradients "scan_gradient", "scan_first", "later"
+    and "at_first".
     """
 
     target: Value

@@ -1,0 +1,167 @@
+"""Prints the programs of a chunk of the scan class as PyTorch: values [tokens, rows, HV, *axes], made in the memory of those they replace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recgen.analysis.scan_form import ScanForm
+from recgen.codegen.expressions import RESERVED, axis_lines, local
+from recgen.codegen.torch_printer import INDENT, assignment, operand_text, operations
+from recgen.derive.program import Assign, Statement, Value
+from recgen.derive.scan import last_reads, scan_programs
+
+
+@dataclass(frozen=True)
+class ScanContext:
+    """Lines for `templates/torch/scan.py.j2`.
+
+    `turned` are the arguments whose two axes are stored in the other order; `layouts` says of every state whether it is.
+    `first`, `last` and `cotangents` are parameters, the rest bodies and results.
+    """
+
+    turned: tuple[str, ...]
+    layouts: tuple[bool, ...]
+    axes: tuple[tuple[str, ...], ...]
+    first: tuple[str, ...]
+    forward: tuple[str, ...]
+    results: tuple[str, ...]
+    final: tuple[str, ...]
+    last: tuple[str, ...]
+    cotangents: tuple[str, ...]
+    backward: tuple[str, ...]
+    gradients: tuple[str, ...]
+    d_first: tuple[str, ...]
+    operations: frozenset[str]
+
+
+def build_scan_context(form: ScanForm) -> ScanContext:
+    """The printed programs."""
+    recurrence = form.recurrence
+    arguments = tuple(
+        Value(local(a.name), " ".join(sorted(a.axes, key=form.axes.index)), a.grouped, a.role == "input") for a in recurrence.arguments
+    )
+    programs = scan_programs(form, arguments, RESERVED | {o.name for o in recurrence.options} | set(form.axes))
+    turned = tuple(v.name for v, a in zip(arguments, recurrence.arguments, strict=True) if v.axes != a.axes)
+    turning = tuple(f"{name} = {name}.mT.contiguous()" for name in turned)
+    sizes = (*axis_lines(recurrence, list(form.terms)), *turning)
+    gradients = dict(programs.backward.results)
+    cotangents = dict(programs.cotangents)
+
+    def gradient(value: Value) -> str:
+        found = gradients.get(value.name)
+        text = "None" if found is None else operand_text(found)
+        return f"{text}.mT" if value.name in turned and found is not None else text
+
+    return ScanContext(
+        turned=turned,
+        layouts=tuple(v.axes != s.axes for v, s in zip(programs.first, recurrence.states, strict=True)),
+        axes=tuple(v.axes for v in programs.first),
+        first=tuple(v.name for v in programs.first),
+        forward=(*sizes, *_ScanPrinter(last_reads(programs.forward)).lines(programs.forward.statements)),
+        results=tuple(operand_text(x) for _, x in programs.forward.results),
+        final=tuple(f"{v.name}[-1]" for v in programs.scanned),
+        last=tuple(v.name for v in programs.last),
+        cotangents=tuple(cotangents[name].name if name in cotangents else f"_d_{name}" for name in recurrence.outputs),
+        backward=(*sizes, *_ScanPrinter(last_reads(programs.backward)).lines(programs.backward.statements)),
+        gradients=tuple(gradient(v) for v in arguments),
+        d_first=tuple(gradient(v) for v in programs.first),
+        operations=frozenset(operations(programs.forward.statements) | operations(programs.backward.statements)),
+    )
+
+
+_IN_PLACE = {"exp": "exp_()", "neg": "neg_()", "sigmoid": "sigmoid_()", "tanh": "tanh_()", "expm1": "expm1_()"}
+_FRESH = ("add", "sub", "mul", "div", "scan_gradient", *_IN_PLACE)
+
+
+class _ScanPrinter:
+    """Prints statements; a matrix that nobody reads again gives its memory to what is made of it."""
+
+    def __init__(self, last: dict[str, int]) -> None:
+        self.last = last
+        self.own: set[str] = set()
+
+    def lines(self, statements: tuple[Statement, ...]) -> tuple[str, ...]:
+        found: list[str] = []
+        for i, s in enumerate(statements):
+            if isinstance(s, Assign):
+                found += self._assign(s, i)
+                if s.op in _FRESH and len(s.target.axes) > 1:
+                    self.own.add(s.target.name)
+                continue
+            sides = (_ScanPrinter({}).lines(body) for body in (s.then, s.otherwise))
+            for head, body in zip((f"if {s.option}:", "else:"), sides, strict=True):
+                found += [head, *(INDENT + line for line in body or ("pass",))]
+        return tuple(found)
+
+    def _assign(self, s: Assign, at: int) -> list[str]:
+        if s.op == "scan":
+            decay, write, first = (operand_text(a) for a in s.args)
+            return [f"{s.target.name}_all = _scan({decay}, {write}, {first})", f"{s.target.name} = {s.target.name}_all[1:]"]
+        return [f"{s.target.name} = {self._text(s, at)}"]
+
+    def _text(self, s: Assign, at: int) -> str:
+        names = [operand_text(a) for a in s.args]
+        if s.op in _SCANS:
+            return _SCANS[s.op].format(*names)
+        if s.op in ("spread", "sum", "dot"):
+            assert isinstance(s.args[0], Value)
+            return {"spread": _spread, "sum": _sum, "dot": _dot}[s.op](s)
+        if s.op in ("heads", "sum_heads"):
+            helper, count = ("_per_value_head", "heads") if s.op == "heads" else ("_per_key_head", "key_heads")
+            return f"{helper}({names[0]}, sizes.{count}, {-1 - len(s.target.axes)})"
+        return self._in_place(s, names, at) or assignment(s)
+
+    def _in_place(self, s: Assign, names: list[str], at: int) -> str:
+        """The operation in the memory of an operand that ends here; "" where there is none."""
+        free = [isinstance(a, Value) and a.name in self.own and self.last[a.name] == at and a.axis == s.target.axis for a in s.args]
+        if s.op in _IN_PLACE and free[0]:
+            return f"{names[0]}.{_IN_PLACE[s.op]}"
+        if s.op in ("add", "mul") and any(free):
+            mine, other = (names[0], names[1]) if free[0] else (names[1], names[0])
+            return f"{mine}.{s.op}_({other})"
+        if s.op in ("sub", "div") and free[0]:
+            return f"{names[0]}.{s.op}_({names[1]})"
+        return ""
+
+
+_SCANS = {
+    "before": "{0}_all[:-1]",
+    "scan_gradient": "_scan_gradient({0}, {1}, {2})",
+    "scan_first": "{0}[0] * {1}[0]",
+    "later": "_later({0})",
+    "at_first": "{0}[0].clone()",
+}
+
+
+def _spread(s: Assign) -> str:
+    """A view over more axes."""
+    (source,) = s.args
+    assert isinstance(source, Value)
+    text = source.name
+    for i, axis in reversed(tuple(enumerate(s.target.axes))):
+        if axis not in source.axes:
+            text = f"_spread({text}, {i - len(s.target.axes)}, {axis})"
+    return text
+
+
+def _sum(s: Assign) -> str:
+    (source,) = s.args
+    assert isinstance(source, Value)
+    places = tuple(i - len(source.axes) for i, axis in enumerate(source.axes) if axis not in s.target.axes)
+    return f"{source.name}.sum({places[0] if len(places) == 1 else places})"
+
+
+def _dot(s: Assign) -> str:
+    """A contraction: of vectors by their sum, of matrix and vector as a product, anything else by letters."""
+    left, right = s.args
+    assert isinstance(left, Value) and isinstance(right, Value)
+    if len(left.axes) == len(right.axes) == 1 and not s.target.axis:
+        return f"({left.name} * {right.name}).sum(-1)"
+    matrix, vector = (left, right) if len(left.axes) == 2 else (right, left)
+    if len(matrix.axes) == 2 and len(vector.axes) == 1 and set(matrix.axes) == {vector.axis, s.target.axis}:
+        if vector.axis == matrix.axes[0]:
+            return f"({vector.name}.unsqueeze(-2) @ {matrix.name}).squeeze(-2)"
+        return f"({matrix.name} @ {vector.name}.unsqueeze(-1)).squeeze(-1)"
+    letters = dict(zip(dict.fromkeys((*left.axes, *right.axes)), "abc", strict=False))
+    one, other, out = ("".join(letters[a] for a in v.axes) for v in (left, right, s.target))
+    return f'torch.einsum("...{one},...{other}->...{out}", {left.name}, {right.name})'
