@@ -1,36 +1,37 @@
-"""Prints the programs of a chunk of the scan class as PyTorch: values [tokens, rows, HV, *axes], made in the memory of those they replace."""
+"""Prints the programs of a chunk of the scan class as PyTorch: values [tokens, rows, HV, *axes], in the memory of those they replace."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from recgen.analysis.scan_form import ScanForm
-from recgen.codegen.expressions import RESERVED, axis_lines, local
+from recgen.codegen.expressions import RESERVED, local
 from recgen.codegen.torch_printer import INDENT, assignment, operand_text, operations
 from recgen.derive.program import Assign, Statement, Value
 from recgen.derive.scan import last_reads, scan_programs
+
+TOGETHER = 32768
+"""Entries of the state that one call works on: measured on CPUs of two cores."""
 
 
 @dataclass(frozen=True)
 class ScanContext:
     """Lines for `templates/torch/scan.py.j2`.
 
-    `turned` are the arguments whose two axes are stored in the other order; `layouts` says of every state whether it is.
-    `first`, `last` and `cotangents` are parameters, the rest bodies and results.
+    `first`, the states at the chunk's start, are parameters of both bodies, `parameters` all that the backward adds to the arguments;
+    `together`: how many entries of the state are scanned together; `later`: a state before a token is read.
     """
 
-    turned: tuple[str, ...]
-    layouts: tuple[bool, ...]
-    axes: tuple[tuple[str, ...], ...]
     first: tuple[str, ...]
+    parameters: tuple[str, ...]
     forward: tuple[str, ...]
     results: tuple[str, ...]
     final: tuple[str, ...]
-    last: tuple[str, ...]
-    cotangents: tuple[str, ...]
     backward: tuple[str, ...]
     gradients: tuple[str, ...]
     d_first: tuple[str, ...]
+    later: bool
+    together: int
     operations: frozenset[str]
 
 
@@ -43,7 +44,7 @@ def build_scan_context(form: ScanForm) -> ScanContext:
     programs = scan_programs(form, arguments, RESERVED | {o.name for o in recurrence.options} | set(form.axes))
     turned = tuple(v.name for v, a in zip(arguments, recurrence.arguments, strict=True) if v.axes != a.axes)
     turning = tuple(f"{name} = {name}.mT.contiguous()" for name in turned)
-    sizes = (*axis_lines(recurrence, list(form.terms)), *turning)
+    sizes = (*_size_lines(form), *turning)
     gradients = dict(programs.backward.results)
     cotangents = dict(programs.cotangents)
 
@@ -52,21 +53,32 @@ def build_scan_context(form: ScanForm) -> ScanContext:
         text = "None" if found is None else operand_text(found)
         return f"{text}.mT" if value.name in turned and found is not None else text
 
+    first = tuple(v.name for v in programs.first)
+    asked = (cotangents[name].name if name in cotangents else f"_d_{name}" for name in recurrence.outputs)
+    used = operations(programs.forward.statements) | operations(programs.backward.statements)
     return ScanContext(
-        turned=turned,
-        layouts=tuple(v.axes != s.axes for v, s in zip(programs.first, recurrence.states, strict=True)),
-        axes=tuple(v.axes for v in programs.first),
-        first=tuple(v.name for v in programs.first),
+        first=first,
+        parameters=(*first, *asked, *(v.name for v in programs.last)),
         forward=(*sizes, *_ScanPrinter(last_reads(programs.forward)).lines(programs.forward.statements)),
         results=tuple(operand_text(x) for _, x in programs.forward.results),
         final=tuple(f"{v.name}[-1]" for v in programs.scanned),
-        last=tuple(v.name for v in programs.last),
-        cotangents=tuple(cotangents[name].name if name in cotangents else f"_d_{name}" for name in recurrence.outputs),
         backward=(*sizes, *_ScanPrinter(last_reads(programs.backward)).lines(programs.backward.statements)),
         gradients=tuple(gradient(v) for v in arguments),
         d_first=tuple(gradient(v) for v in programs.first),
-        operations=frozenset(operations(programs.forward.statements) | operations(programs.backward.statements)),
+        later="later" in used,
+        together=TOGETHER,
+        operations=frozenset(used),
     )
+
+
+def _size_lines(form: ScanForm) -> tuple[str, ...]:
+    """The size of every axis, read off an argument that is always there if one has it."""
+    owners = sorted(form.recurrence.arguments, key=lambda a: bool(a.needed_if))
+    lines = []
+    for axis in form.axes:
+        owner = next(a for a in owners if axis in a.axes)
+        lines.append(f"{axis} = {local(owner.name)}.shape[{owner.axes.index(axis) - len(owner.axes)}]")
+    return tuple(lines)
 
 
 _IN_PLACE = {"exp": "exp_()", "neg": "neg_()", "sigmoid": "sigmoid_()", "tanh": "tanh_()", "expm1": "expm1_()"}
@@ -113,7 +125,7 @@ class _ScanPrinter:
 
     def _in_place(self, s: Assign, names: list[str], at: int) -> str:
         """The operation in the memory of an operand that ends here; "" where there is none."""
-        free = [isinstance(a, Value) and a.name in self.own and self.last[a.name] == at and a.axis == s.target.axis for a in s.args]
+        free = [isinstance(a, Value) and a.name in self.own and self.last.get(a.name) == at and a.axis == s.target.axis for a in s.args]
         if s.op in _IN_PLACE and free[0]:
             return f"{names[0]}.{_IN_PLACE[s.op]}"
         if s.op in ("add", "mul") and any(free):

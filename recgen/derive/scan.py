@@ -26,9 +26,9 @@ from recgen.lang.terms import Argument, Shape, State, Term
 class ScanPrograms:
     """The chunk's programs.
 
-    `forward` gives the outputs by name; `scanned` are the values of the states after every token, and `first` those at the chunk's start, in
-    declaration order. `backward` gives the gradient of every argument and of every value of `first` by name, from `cotangents` (output,
-    value) and `last`, the gradients of the states after the chunk.
+    `forward` gives the outputs by name; `scanned` are the values of the states after every token, and `first` those at the chunk's start,
+    in declaration order. `backward` gives the gradient of every argument and of every value of `first` by name, from `cotangents`
+    (output, value) and `last`, the gradients of the states after the chunk.
     """
 
     forward: Program
