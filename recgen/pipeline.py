@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 from recgen.analysis.algebra import Refusal
 from recgen.analysis.analyzer import analyze
 from recgen.analysis.normal_form import NormalForm
 from recgen.analysis.recurrent import token_form
+from recgen.analysis.scan_form import ScanForm, analyze_scan
 from recgen.analysis.token_form import Reason, TokenForm
 from recgen.codegen.emit import GeneratedModule, emit
-from recgen.codegen.token_module import emit_token
+from recgen.codegen.token_module import emit_scan, emit_token
 from recgen.derive.chunk_ir import ChunkForm
 from recgen.derive.chunkwise import derive
 from recgen.derive.operands import OperandSet, name_operands
 from recgen.derive.proof import Proof, prove
+from recgen.derive.scan_proof import prove_scan
 from recgen.lang import Diagnostic, Recurrence, Source, SpecErrors, check, parse
 from recgen.lang.diagnostics import Reporter
+from recgen.lang.recurrence import StateInfo
+from recgen.lang.terms import Term
 from recgen.plan import KernelPlan, TokenPlan, make_plan, make_token_plan
 from recgen.tiles import ChunkTiles
 
@@ -49,6 +54,14 @@ class TokenCompiled:
     warnings: tuple[Diagnostic, ...]
 
 
+@dataclass(frozen=True)
+class ScanCompiled(TokenCompiled):
+    """Every stage's result for a spec of the scan class."""
+
+    scan_form: ScanForm
+    proof: Proof
+
+
 AnyCompiled = Compiled | TokenCompiled
 
 
@@ -72,6 +85,8 @@ def compile_text(text: str, name: str = "<text>", tuned: tuple[ChunkTiles, ...] 
     if recurrence.plan == "recurrent":
         return _compile_tokens(recurrence, reporter)
     form = _analyzed(recurrence, reporter)
+    if isinstance(form, ScanForm):
+        return _compile_scan(form, reporter)
     operands = name_operands(form)
     chunk_form = derive(form, operands)
     proof = prove(form, operands, chunk_form)
@@ -100,18 +115,42 @@ def _reasons(recurrence: Recurrence) -> tuple[Reason, ...]:
     return ()
 
 
-def _analyzed(recurrence: Recurrence, reporter: Reporter) -> NormalForm:
-    """The normal form; a refusal and a decay that may grow the state are reported in the user's text."""
-    whole = recurrence.states[0].span
-    try:
+def _analyzed(recurrence: Recurrence, reporter: Reporter) -> NormalForm | ScanForm:
+    """The normal form, else the scan form; refusals and decays that may grow a state are reported in the user's text."""
+    reasons = _reasons(recurrence)
+    if not reasons and recurrence.plan != "scan":
         form = analyze(recurrence)
+        if not form.decay.bounded or form.decay.signed is not None:
+            what = "it may be negative" if form.decay.bounded else "the state may grow without bound"
+            _warn_of_decay(form.decay.log, form.state, what, reporter)
+        return form
+    try:
+        scan = analyze_scan(recurrence, reasons)
     except Refusal as refusal:
-        advice = None if recurrence.plan or recurrence.stabilize else TOKEN_BY_TOKEN
-        reporter.report("E501", refusal.span or whole, help=advice, reason=refusal.reason)
-        raise SpecErrors(reporter.sorted()) from refusal
-    if not form.decay.bounded or form.decay.signed is not None:
-        what = "it may be negative" if form.decay.bounded else "the state may grow without bound"
-        help = "declare the domain of what it is made of: `log_decay`, `decay` or `in(0, 1)`"
-        span = recurrence.states[0].equation.span or whole
-        reporter.report("W502", (form.decay.log and form.decay.log.span) or span, help=help, found=what)
-    return form
+        _refuse(recurrence, reasons, refusal, reporter)
+    for state in scan.states:
+        if not state.bounded:
+            _warn_of_decay(state.decay, state.info, "the state may grow without bound", reporter)
+    return scan
+
+
+def _refuse(recurrence: Recurrence, reasons: tuple[Reason, ...], refusal: Refusal, reporter: Reporter) -> NoReturn:
+    """A single matrix state could have had a normal form: then it is told why it has none, else why it is no scan."""
+    matrix = len(recurrence.states) == 1 and len(recurrence.states[0].axes) == 2
+    reason = reasons[0] if reasons and matrix and recurrence.plan != "scan" else Reason(refusal.reason, refusal.span)
+    advice = None if recurrence.stabilize else TOKEN_BY_TOKEN
+    reporter.report("E501", reason.span or recurrence.states[0].span, help=advice, reason=reason.text)
+    raise SpecErrors(reporter.sorted()) from refusal
+
+
+def _warn_of_decay(decay: Term | None, state: StateInfo, what: str, reporter: Reporter) -> None:
+    help = "declare the domain of what it is made of: `log_decay`, `decay` or `in(0, 1)`"
+    span = (decay and decay.span) or state.equation.span or state.span
+    reporter.report("W502", span, help=help, found=what)
+
+
+def _compile_scan(form: ScanForm, reporter: Reporter) -> ScanCompiled:
+    """The stages of a recurrence whose states are scanned."""
+    plan = make_token_plan()
+    proof = prove_scan(form)
+    return ScanCompiled(form.recurrence, form.token, plan, emit_scan(form, plan), reporter.sorted(), form, proof)

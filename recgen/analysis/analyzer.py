@@ -103,8 +103,6 @@ def _several_states(recurrence: Recurrence) -> Refusal:
 
 
 def _refuse_plan(recurrence: Recurrence) -> None:
-    if recurrence.plan == "scan":
-        raise Refusal("`plan scan` is not compiled by this revision", recurrence.states[0].span)
     if recurrence.stabilize:
         raise Refusal("`stabilize log` is not compiled by this revision", recurrence.states[0].span)
 

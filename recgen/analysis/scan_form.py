@@ -10,12 +10,14 @@ and outputs that are any functions of the states and of the token's inputs. Pair
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recgen.analysis.algebra import Refusal
+from recgen.analysis.recurrent import token_form
+from recgen.analysis.token_form import Reason, TokenForm
 from recgen.lang.domains import interval
 from recgen.lang.recurrence import Recurrence, StateInfo
-from recgen.lang.terms import ROW_FUNCTIONS, SCALAR, Apply, Constant, Eye, State, Term, walk
+from recgen.lang.terms import ROW_FUNCTIONS, Apply, Constant, Eye, State, Term, walk
 
 
 @dataclass(frozen=True)
@@ -35,14 +37,20 @@ class ScanState:
 class ScanForm:
     """A recurrence of the scan class: its states in the order in which they are scanned.
 
-    `axes` are all axes, those that something sums over first: the last is the one that stays contiguous and is cut into blocks, "" where
-    there is none. `notes`: the structure that was recognised, one sentence each.
+    `token`: the same as equations of one token, of which steps and the recurrent form are made. `axes` are all axes, those of the states
+    last, and of these the ones that nothing sums over: the last is the one that stays contiguous. `notes`: the structure that was
+    recognised, one sentence each.
     """
 
-    recurrence: Recurrence
+    token: TokenForm
     states: tuple[ScanState, ...]
     axes: tuple[str, ...]
     notes: tuple[str, ...]
+
+    @property
+    def recurrence(self) -> Recurrence:
+        """The checked spec."""
+        return self.token.recurrence
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -51,8 +59,12 @@ class ScanForm:
         return (*states, *(self.recurrence.definition(name) for name in self.recurrence.outputs))
 
 
-def analyze_scan(recurrence: Recurrence) -> ScanForm:
-    """The scan form; raises `Refusal` with the reason in the user's terms and the span of the term that breaks it."""
+def analyze_scan(recurrence: Recurrence, reasons: tuple[Reason, ...]) -> ScanForm:
+    """The scan form; `reasons`: why it is no normal form.
+
+    Raises `Refusal` with the reason in the user's terms and the span of the term that breaks it.
+    """
+    token = replace(token_form(recurrence, reasons), kind="scan")
     order = _order(recurrence)
     states = tuple(_state(info, recurrence) for info in order)
     terms = [t for s in states for t in (s.decay, s.write) if t is not None]
@@ -64,7 +76,7 @@ def analyze_scan(recurrence: Recurrence) -> ScanForm:
     carried = {axis for info in recurrence.states for axis in info.axes}
     declared = tuple(dict.fromkeys(axis for owner in owners for axis in owner))
     axes = tuple(sorted(declared, key=lambda axis: (axis in carried, axis not in summed)))
-    return ScanForm(recurrence, states, axes, _notes(states))
+    return ScanForm(token, states, axes, _notes(states))
 
 
 def _refuse_shapes(term: Term) -> None:
@@ -151,17 +163,19 @@ class _Affine:
                 return _scaled(inverse, decay), None if write is None else Apply("div", (write, divisor), term.shape, "", term.span)
             case Apply("matmul", (left, right)) if isinstance(left, Eye) or isinstance(right, Eye):
                 return self.split(right if isinstance(left, Eye) else left)
-            case Apply("select" | "where<" | "where<=", args):
-                return self._choice(term, args)
         raise Refusal(self._reason(term), term.span)
 
     def _reason(self, term: Term) -> str:
         op = term.op if isinstance(term, Apply) else ""
+        if isinstance(term, Apply) and op == "select":
+            return f"option `{term.option}` chooses between terms that read the state: let it choose what multiplies them"
+        if op.startswith("where"):
+            return "`where` chooses between terms that read the state: let it choose what multiplies them"
         if op in ("matmul", *ROW_FUNCTIONS):
             return "different entries of the state meet here, and a scan works on each entry alone"
         if op == "transpose":
             return "the equation mixes the state with its transpose"
-        return f"the state enters `{op.rstrip('<=')}`, which is not linear"
+        return f"the state enters `{op}` which is not linear"
 
     def _free(self, term: Term, reason: str) -> None:
         if any(isinstance(x, State) and x.name == self.info.name for x in walk(term)):
@@ -179,21 +193,6 @@ class _Affine:
         state_side, free = (left, right) if self.split(left)[0] is not None else (right, left)
         decay, write = self.split(state_side)
         return _scaled(free, decay), _scaled(free, write)
-
-    def _choice(self, term: Apply, args: tuple[Term, ...]) -> tuple[Term | None, Term | None]:
-        """Each side's own multiplier and write, chosen alike."""
-        for test in args[:-2]:
-            self._free(test, "the state decides which of two values is taken")
-        sides = [self.split(a) for a in args[-2:]]
-        parts: list[Term | None] = []
-        for one, other in zip(*sides, strict=True):
-            if one is None and other is None:
-                parts.append(None)
-                continue
-            chosen = (one or Constant(0.0), other or Constant(0.0))
-            shape = term.shape if any(x.shape != SCALAR for x in (*args[:-2], *chosen)) else SCALAR
-            parts.append(Apply(term.op, (*args[:-2], *chosen), shape, term.option, term.span))
-        return parts[0], parts[1]
 
 
 def _negated(term: Term | None) -> Term | None:

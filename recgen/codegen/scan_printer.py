@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from recgen.analysis.scan_form import ScanForm
 from recgen.codegen.expressions import RESERVED, local
 from recgen.codegen.torch_printer import INDENT, assignment, operand_text, operations
-from recgen.derive.program import Assign, Statement, Value
+from recgen.derive.program import Assign, Program, Statement, Value
 from recgen.derive.scan import last_reads, scan_programs
 
 TOGETHER = 32768
@@ -44,7 +44,8 @@ def build_scan_context(form: ScanForm) -> ScanContext:
     programs = scan_programs(form, arguments, RESERVED | {o.name for o in recurrence.options} | set(form.axes))
     turned = tuple(v.name for v, a in zip(arguments, recurrence.arguments, strict=True) if v.axes != a.axes)
     turning = tuple(f"{name} = {name}.mT.contiguous()" for name in turned)
-    sizes = (*_size_lines(form), *turning)
+    across = tuple(v.axes != (s.axes[::-1] if s.turned else s.axes) for v, s in zip(programs.first, form.token.states, strict=True))
+    sizes = (*_size_lines(form), *turning, *_turned_states(programs.first, across))
     gradients = dict(programs.backward.results)
     cotangents = dict(programs.cotangents)
 
@@ -59,16 +60,25 @@ def build_scan_context(form: ScanForm) -> ScanContext:
     return ScanContext(
         first=first,
         parameters=(*first, *asked, *(v.name for v in programs.last)),
-        forward=(*sizes, *_ScanPrinter(last_reads(programs.forward)).lines(programs.forward.statements)),
+        forward=(*sizes, *_lines(programs.forward)),
         results=tuple(operand_text(x) for _, x in programs.forward.results),
-        final=tuple(f"{v.name}[-1]" for v in programs.scanned),
-        backward=(*sizes, *_ScanPrinter(last_reads(programs.backward)).lines(programs.backward.statements)),
+        final=tuple(f"{v.name}[-1]{'.mT' * turn}" for v, turn in zip(programs.scanned, across, strict=True)),
+        backward=(
+            *sizes,
+            *_turned_states(programs.last, across),
+            *_ScanPrinter(last_reads(programs.backward)).lines(programs.backward.statements),
+        ),
         gradients=tuple(gradient(v) for v in arguments),
-        d_first=tuple(gradient(v) for v in programs.first),
+        d_first=tuple(f"{gradient(v)}{'.mT' * turn}" for v, turn in zip(programs.first, across, strict=True)),
         later="later" in used,
         together=TOGETHER,
         operations=frozenset(used),
     )
+
+
+def _turned_states(values: tuple[Value, ...], across: tuple[bool, ...]) -> tuple[str, ...]:
+    """States that callers have by their other axis first."""
+    return tuple(f"{v.name} = {v.name}.mT.contiguous()" for v, turn in zip(values, across, strict=True) if turn)
 
 
 def _size_lines(form: ScanForm) -> tuple[str, ...]:
@@ -83,6 +93,10 @@ def _size_lines(form: ScanForm) -> tuple[str, ...]:
 
 _IN_PLACE = {"exp": "exp_()", "neg": "neg_()", "sigmoid": "sigmoid_()", "tanh": "tanh_()", "expm1": "expm1_()"}
 _FRESH = ("add", "sub", "mul", "div", "scan_gradient", *_IN_PLACE)
+
+
+def _lines(program: Program) -> tuple[str, ...]:
+    return _ScanPrinter(last_reads(program)).lines(program.statements)
 
 
 class _ScanPrinter:

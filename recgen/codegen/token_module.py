@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from recgen.analysis.scan_form import ScanForm
 from recgen.analysis.token_form import TokenForm
 from recgen.codegen.emit import GeneratedModule, header, helpers_of, rendered, spec_digest
 from recgen.codegen.expressions import RESERVED, local
 from recgen.codegen.module_context import build_module_context
+from recgen.codegen.scan_printer import build_scan_context
 from recgen.codegen.token_gradient import gradient_text
 from recgen.codegen.token_kernels import token_kernels
 from recgen.codegen.token_printer import token_text
@@ -13,20 +15,27 @@ from recgen.derive.token_program import token_program
 from recgen.plan import TokenPlan
 
 
-def emit_token(form: TokenForm, plan: TokenPlan) -> GeneratedModule:
-    """The module's text; raises an internal error if it does not parse."""
+def emit_scan(form: ScanForm, plan: TokenPlan) -> GeneratedModule:
+    """The text of a scan's module: that of its token form and chunks of tokens at once."""
+    return emit_token(form.token, plan, form)
+
+
+def emit_token(form: TokenForm, plan: TokenPlan, scan: ScanForm | None = None) -> GeneratedModule:
+    """The module's text, with the chunk form of `scan` if it is one; raises an internal error if it does not parse."""
     r = form.recurrence
     digest = spec_digest(r.source.text)
     token = token_text(r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))})
     axes = frozenset(axis for a in r.arguments for axis in a.axes)
     program = token_program(form, RESERVED | axes | {o.name for o in r.options})
     gradient = gradient_text(program, r)
+    chunks = build_scan_context(scan) if scan else None
     states = ", ".join(f"{s.name} [{', '.join(s.axes)}]" for s in form.states)
     contexts = {
         "m": build_module_context(form, header(r, digest, f"class: {form.kind}, states {states}"), digest, ""),
-        "h": helpers_of(gradient.operations, (*token.lines, *gradient.lines), False),
+        "h": helpers_of(gradient.operations | (chunks.operations if chunks else frozenset()), (*token.lines, *gradient.lines), False),
         "one": token,
         "gradient": gradient,
         "triton": token_kernels(form, program, plan.recurrent),
+        "scan": chunks,
     }
     return rendered(r.name, digest, contexts)

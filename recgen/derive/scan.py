@@ -19,7 +19,7 @@ from recgen.derive.program import (
     move,
     needed,
 )
-from recgen.lang.terms import Argument, Shape, State, Term
+from recgen.lang.terms import SCALAR, Argument, Shape, State, Term
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def scan_programs(form: ScanForm, arguments: tuple[Value, ...], reserved: frozen
 
 
 def _shape(axes: tuple[str, ...]) -> Shape:
-    return (*axes, "1", "1")[:2]  # type: ignore[return-value]
+    return (axes[0], axes[1]) if len(axes) == 2 else (axes[0], "1") if axes else SCALAR
 
 
 def _scan(state: ScanState, first: Value, scope: Scope) -> Value:
