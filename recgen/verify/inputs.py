@@ -12,15 +12,16 @@ from dataclasses import dataclass
 import torch
 
 from recgen.analysis.normal_form import NormalForm
+from recgen.analysis.scan_form import ScanForm
 from recgen.analysis.token_form import TokenForm
 from recgen.derive.meaning import multiplier
 from recgen.lang.recurrence import INFINITY, ArgumentInfo, Recurrence
-from recgen.lang.terms import Argument, walk
+from recgen.lang.terms import Argument, Term, reads_state, walk
 from recgen.verify.cases import Case
 from recgen.verify.reference import Run, Sizes, Token, evaluate
 
 Tensor = torch.Tensor
-Form = NormalForm | TokenForm
+VerifiedForm = NormalForm | ScanForm | TokenForm
 LIMIT = 1e3
 """No value of a sample's loop is larger."""
 _DRAWS = 12
@@ -41,18 +42,19 @@ class Roles:
     reset: tuple[tuple[str, float], ...]
 
 
-def roles(form: Form) -> Roles:
+def roles(form: VerifiedForm) -> Roles:
     """The roles of a spec's arguments; in a token form only what is declared a decay is known to be one."""
     if isinstance(form, TokenForm):
         decays = frozenset(a.name for a in form.recurrence.arguments if a.domain in ("log_decay", "decay"))
         return Roles(frozenset(), frozenset(), decays, ())
-    corrections = [s for s in form.streams if s.correct is not None]
+    corrections = [s for s in form.streams if s.correct is not None] if isinstance(form, NormalForm) else []
     vectors = {a.name for a in form.recurrence.arguments if a.axes}
     unit = _names(t for s in corrections for t in (s.write, s.correct)) & vectors
     strength = _names(s.strength for s in corrections) - vectors
-    gate = _names([form.decay.log])
+    multipliers = _multipliers(form)
+    gate = _names(multipliers)
     candidates = [(a.name, value) for a in form.recurrence.arguments if a.name in gate and a.role == "input" for value in (-INFINITY, 0.0)]
-    reset = tuple((name, value) for name, value in candidates if _resets(form, name, value))
+    reset = tuple((name, value) for name, value in candidates if _resets(form.recurrence, multipliers, name, value))
     return Roles(frozenset(unit - gate), frozenset(strength), frozenset(gate), reset)
 
 
@@ -61,16 +63,24 @@ def _names(terms: object) -> set[str]:
     return {x.name for term in terms if term is not None for x in walk(term) if isinstance(x, Argument)}
 
 
-def _resets(form: NormalForm, name: str, value: float) -> bool:
-    """Whether this legal value of one argument makes the state forget everything, with options as they are by default."""
-    recurrence = form.recurrence
+def _multipliers(form: NormalForm | ScanForm) -> tuple[Term, ...]:
+    """What the states are multiplied by, but for multipliers that read a state themselves."""
+    if isinstance(form, ScanForm):
+        return tuple(s.decay for s in form.states if not reads_state(s.decay))
+    if form.decay.log is None:
+        return ()
+    return (form.decay.signed if form.decay.signed is not None else multiplier(form.decay.log),)
+
+
+def _resets(recurrence: Recurrence, multipliers: tuple[Term, ...], name: str, value: float) -> bool:
+    """Whether this legal value of one argument makes all states forget everything, with options as they are by default."""
     info = recurrence.argument(name)
-    if not info.interval.low <= value <= info.interval.high or form.decay.log is None:
+    if not info.interval.low <= value <= info.interval.high or not multipliers:
         return False
     sizes = Sizes(1, 1, 1, tuple((axis, 1) for a in recurrence.arguments for axis in a.axes))
     ordinary = {a.name: torch.full((1, 1, 1, 1), _ordinary(a), dtype=torch.float64) for a in recurrence.arguments}
     token = Token(recurrence, {**ordinary, name: torch.full((1, 1, 1, 1), value, dtype=torch.float64)}, {}, sizes, {})
-    return float(token.value(form.decay.signed if form.decay.signed is not None else multiplier(form.decay.log))) == 0.0
+    return all(float(token.value(term)) == 0.0 for term in multipliers)
 
 
 def _ordinary(info: ArgumentInfo) -> float:
@@ -95,7 +105,7 @@ class GrowthError(ValueError):
     """A recurrence that grows too much to be compared, whatever is drawn."""
 
 
-def draw(form: Form, parts: Roles, case: Case, dtype: torch.dtype) -> tuple[Sample, Run]:
+def draw(form: VerifiedForm, parts: Roles, case: Case, dtype: torch.dtype) -> tuple[Sample, Run]:
     """A sample of the case and its reference loop, with gradients recorded; drawn again where the loop grows beyond `LIMIT`.
 
     Args:
@@ -119,7 +129,7 @@ def draw(form: Form, parts: Roles, case: Case, dtype: torch.dtype) -> tuple[Samp
 class _Drawing:
     """Draws one sample; `attempt` counts the earlier ones that grew."""
 
-    def __init__(self, form: Form, parts: Roles, case: Case, dtype: torch.dtype, attempt: int) -> None:
+    def __init__(self, form: VerifiedForm, parts: Roles, case: Case, dtype: torch.dtype, attempt: int) -> None:
         self.form, self.case, self.dtype, self.attempt = form, case, dtype, attempt
         self.roles = parts
         self.scale = 0.5**attempt

@@ -13,12 +13,13 @@ import torch
 
 from recgen import cache
 from recgen.analysis.normal_form import NormalForm
+from recgen.analysis.token_form import TokenForm
 from recgen.lang.recurrence import Recurrence
-from recgen.pipeline import AnyCompiled, Compiled
+from recgen.pipeline import AnyCompiled, Compiled, ScanCompiled
 from recgen.verify.cases import Case, cases, long_cases, packed_cases
 from recgen.verify.exact import causality_errors, repetition_errors
 from recgen.verify.forms import Call, Form, Results, call_of, differentiate, split, state_names, stepwise, strided, whole
-from recgen.verify.inputs import LIMIT, Roles, Sample, draw, roles
+from recgen.verify.inputs import LIMIT, Roles, Sample, VerifiedForm, draw, roles
 from recgen.verify.loop import Conditioning, results
 from recgen.verify.report import Report, Tally, error
 from recgen.verify.tolerances import VALUES, gradient_tolerance
@@ -99,13 +100,20 @@ def reproduce(spec: str | AnyCompiled, form: str, dtype: str = "float32", device
     return run.report()
 
 
+def form_of(compiled: AnyCompiled) -> VerifiedForm:
+    """What the compiler found the recurrence to be."""
+    if isinstance(compiled, Compiled):
+        return compiled.normal_form
+    return compiled.scan_form if isinstance(compiled, ScanCompiled) else compiled.token_form
+
+
 class _Verification:
     """The module, the roles of its arguments, and the errors so far."""
 
     def __init__(self, compiled: AnyCompiled, device: str) -> None:
         self.compiled, self.device = compiled, device
         self.module = cache.load(compiled.module.name, compiled.module.text)
-        self.form = compiled.normal_form if isinstance(compiled, Compiled) else compiled.token_form
+        self.form: VerifiedForm = form_of(compiled)
         self.roles: Roles = roles(self.form)
         self.tally = Tally()
         self.redrawn = self.excused = 0
@@ -117,7 +125,7 @@ class _Verification:
 
     def offered(self, forms: tuple[str, ...]) -> tuple[str, ...]:
         """Of these forms those that the module has."""
-        return tuple(f for f in forms if isinstance(self.form, NormalForm) or not f.startswith("chunk"))
+        return tuple(f for f in forms if not isinstance(self.form, TokenForm) or not f.startswith("chunk"))
 
     def tasks(self) -> list[_Task]:
         """What is compared with the reference."""
