@@ -11,6 +11,8 @@ from recgen.lang.terms import Apply, Argument, Term
 from recgen.lang.traverse import names_read
 
 Guard = tuple[str, bool]
+Path = tuple[Guard, ...]
+"""Values of options that lead to a place, the outermost first."""
 
 
 def outputs(spec: syntax.Spec, scope: Scope, reporter: Reporter) -> tuple[str, ...]:
@@ -72,25 +74,44 @@ def report_unused(spec: syntax.Spec, scope: Scope, returned: tuple[str, ...], re
 
 def guards(roots: tuple[Term, ...]) -> dict[str, tuple[Guard, ...]]:
     """For every argument read in these terms: the option values any of which leads to it; () where it is always read."""
-    found: dict[str, set[Guard | None]] = {}
-    seen: set[tuple[int, Guard | None]] = set()
-    stack: list[tuple[Term, Guard | None]] = [(root, None) for root in roots]
+    found: dict[str, set[Path]] = {}
+    seen: set[tuple[int, Path]] = set()
+    stack: list[tuple[Term, Path]] = [(root, ()) for root in roots]
     while stack:
-        term, guard = stack.pop()
-        if (id(term), guard) in seen:
+        term, path = stack.pop()
+        if (id(term), path) in seen:
             continue
-        seen.add((id(term), guard))
+        seen.add((id(term), path))
         if isinstance(term, Argument):
-            found.setdefault(term.name, set()).add(guard)
+            found.setdefault(term.name, set()).add(path)
         elif isinstance(term, Apply) and term.op == "select":
-            # Of nested options the outermost is kept: requiring an argument a little too often is harmless.
-            stack += [(branch, guard or (term.option, value)) for branch, value in zip(term.args, (True, False), strict=True)]
+            for branch, value in zip(term.args, (True, False), strict=True):
+                if (term.option, not value) not in path:
+                    stack.append((branch, tuple(dict.fromkeys((*path, (term.option, value))))))
         elif isinstance(term, Apply):
-            stack += [(arg, guard) for arg in term.args]
-    return {name: _simplified(pairs) for name, pairs in found.items()}
+            stack += [(arg, path) for arg in term.args]
+    return {name: _simplified(paths) for name, paths in found.items()}
 
 
-def _simplified(pairs: set[Guard | None]) -> tuple[Guard, ...]:
-    kept = {p for p in pairs if p is not None}
-    always = None in pairs or any((option, not value) in kept for option, value in kept)
-    return () if always else tuple(sorted(kept))
+def _simplified(paths: set[Path]) -> tuple[Guard, ...]:
+    """The options that decide; where an argument is read on both sides of one, that one does not."""
+    kept = list(paths)
+    while (pair := _both_sides(kept)) is not None:
+        path, guard = pair
+        kept = [p for p in kept if set(p) not in (set(path), {*path} - {guard} | {(guard[0], not guard[1])})]
+        kept.append(tuple(g for g in path if g != guard))
+    kept = [p for p in kept if not any(set(q) < set(p) for q in kept)]
+    # Of nested options the outermost is kept: requiring an argument a little too often is harmless.
+    outermost = {p[0] for p in kept if p}
+    always = () in kept or any((option, not value) in outermost for option, value in outermost)
+    return () if always else tuple(sorted(outermost))
+
+
+def _both_sides(paths: list[Path]) -> tuple[Path, Guard] | None:
+    """A path, and a guard of it whose other side is a path too."""
+    sets = [set(p) for p in paths]
+    for path in paths:
+        for guard in path:
+            if {*path} - {guard} | {(guard[0], not guard[1])} in sets:
+                return path, guard
+    return None

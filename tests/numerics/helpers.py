@@ -20,8 +20,8 @@ from torch.nn import functional as F
 
 import recgen
 from recgen.lang.recurrence import ArgumentInfo
-from recgen.lang.terms import Argument, walk
-from recgen.pipeline import Compiled, compile_text
+from recgen.lang.terms import Argument, reads_state, walk
+from recgen.pipeline import Compiled, ScanCompiled, compile_text
 from recgen.resources import resource
 
 SPECS = (*sorted(resource("specs").glob("*.rec")), *sorted((Path(__file__).parents[1] / "specs").glob("*.rec")))
@@ -35,7 +35,7 @@ BOTH = (("chunk_", 16), ("fused_recurrent_", None))
 
 
 @cache
-def compiled(path: Path) -> Compiled:
+def compiled(path: Path) -> Compiled | ScanCompiled:
     return compile_text(path.read_text(encoding="utf-8"), path.name)
 
 
@@ -56,7 +56,7 @@ class Case:
         return self.compiled.recurrence.name
 
     @property
-    def compiled(self) -> Compiled:
+    def compiled(self) -> Compiled | ScanCompiled:
         return compiled(self.path)
 
     @property
@@ -72,6 +72,11 @@ class Case:
     @property
     def state_axes(self) -> tuple[str, ...]:
         return self.compiled.recurrence.states[0].axes
+
+    @property
+    def turned(self) -> bool:
+        """Whether the operators have a matrix state by its second axis first."""
+        return self.module._STATES[0].turned
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -92,12 +97,16 @@ class Case:
     @property
     def forgets_all(self) -> bool:
         """Whether nothing of the state before a reset is seen: no read before the decay, no correction by what was there."""
+        if isinstance(self.compiled, ScanCompiled):
+            return not any(reads_state(term, 1) for term in self.compiled.scan_form.terms)
         form = self.compiled.normal_form
         return not any(r.lag for r in form.reads) and all(s.correct is None or s.decayed for s in form.streams)
 
     @property
     def feedback(self) -> set[str]:
         """The arguments that decide how a correction feeds back."""
+        if isinstance(self.compiled, ScanCompiled):
+            return set()
         streams = [s for s in self.compiled.normal_form.streams if s.correct is not None]
         terms = [x for s in streams for part in (s.write, s.correct, s.strength) if part is not None for x in walk(part)]
         return {x.name for x in terms if isinstance(x, Argument)}
@@ -124,6 +133,7 @@ CASES = [case for case in ALL_CASES if case in DEFAULTS or all(v != case.default
 GATED = [case for case in CASES if case.gates]
 
 each_default = pytest.mark.parametrize("case", DEFAULTS, ids=str)
+each_matrix = pytest.mark.parametrize("case", [case for case in DEFAULTS if len(case.state_axes) == 2], ids=str)
 each_case = pytest.mark.parametrize("case", CASES, ids=str)
 each_combination = pytest.mark.parametrize("case", ALL_CASES, ids=str)
 each_gated = pytest.mark.parametrize("case", GATED, ids=str)

@@ -44,7 +44,7 @@ def operator_arguments(case: Case, sample: Sample) -> list[object]:
 
 def key_first(case: Case, sample: Sample) -> Sample:
     """Operators take states [N, HV, K, V], whatever the spec declares."""
-    return Sample(sample.inputs, sample.state.mT if case.compiled.normal_form.transposed else sample.state, sample.bounds)
+    return Sample(sample.inputs, sample.state.mT if case.turned else sample.state, sample.bounds)
 
 
 SAMPLES = {
@@ -80,7 +80,7 @@ def test_opcheck_of_the_backward_operators(case: Case) -> None:
         sample = draw(case, 20, batch=1 if bounds else 2, bounds=bounds).to(torch.float32)
         incoming, leading = cotangents(case, sample), operator_arguments(case, sample)
         sample = key_first(case, sample)
-        incoming[-1] = incoming[-1].mT if case.compiled.normal_form.transposed else incoming[-1]
+        incoming[-1] = incoming[-1].mT if case.turned else incoming[-1]
         for kind in ("chunk", "recurrent"):
             *_, states = getattr(operators(case), f"{kind}_forward")(*leading, sample.state, sample.bounds, 16, True)
             for given in (incoming, [None] * (len(incoming) - 1) + incoming[-1:]):
@@ -218,7 +218,7 @@ def test_results_come_in_order(case: Case) -> None:
     """Outputs as declared, then the state or None; each with the shape and dtype of the contract."""
     sample = draw(case, 9, heads=(2, 4)).to(torch.bfloat16)
     sizes = sizes_of(case)
-    terms = {o.name: o.value.shape for o in case.compiled.normal_form.outputs}
+    terms = {name: case.compiled.recurrence.definition(name).shape for name in names(case)[:-1]}
     for form in FORMS:
         *outputs, state = call(case, form, sample)
         assert len(outputs) == len(names(case)) - 1

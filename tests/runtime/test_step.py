@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.numerics.helpers import Case, assert_close, call, draw, each_case, each_default, errors, names
+from tests.numerics.helpers import Case, assert_close, call, draw, each_case, each_default, each_matrix, errors, names
 
 
 def token_of(case: Case, seed: int = 0, batch: int = 2) -> dict[str, Tensor]:
@@ -79,11 +79,11 @@ def test_state_of_any_floating_dtype(case: Case, dtype: torch.dtype) -> None:
     assert max(errors(state, expected["final state"])) < (5e-3 if dtype.itemsize == 2 else 2e-6)
 
 
-@each_default
+@each_matrix
 def test_state_v_first_on_a_view(case: Case) -> None:
     """The other order of axes, in memory that is a slice of something larger, gives the same numbers in place."""
     token, state = token_of(case), state_of(case, 2)
-    declared_v_first = case.compiled.normal_form.transposed
+    declared_v_first = case.turned
     wide = torch.full((2, 2, state.shape[3] + 2, state.shape[2]), 7.0)
     view = wide[:, :, 1:-1]
     view.copy_(state.mT)
@@ -95,11 +95,11 @@ def test_state_v_first_on_a_view(case: Case) -> None:
 
 
 @pytest.mark.parametrize("form", ["naive_recurrent_", "fused_recurrent_", "chunk_", ""])
-@each_default
+@each_matrix
 def test_state_v_first_in_every_form(case: Case, form: str) -> None:
     """Given and returned transposed; named explicitly, the declared order changes nothing; gradients follow."""
     sample = draw(case, 20)
-    declared_v_first = case.compiled.normal_form.transposed
+    declared_v_first = case.turned
     *outputs, state = call(case, (form, None), sample)
     *same, named = call(case, (form, None), sample, state_v_first=declared_v_first)
     initial = sample.state.mT.clone().requires_grad_()
