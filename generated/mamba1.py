@@ -626,8 +626,10 @@ def _torch_recurrent_backward(
     if not saved.numel():
         saved = _torch_recurrent_forward(arguments, options, initial, cu_seqlens, True)[-1]
     sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
-    gradients = [None if x is None else torch.zeros_like(x, dtype=dtype) for x in arguments]
-    d_initial = [None if x is None else torch.zeros_like(x, dtype=dtype) for x in initial]
+    gradients, d_initial = (
+        [None if x is None else torch.zeros_like(x, dtype=dtype, memory_format=torch.contiguous_format) for x in xs]
+        for xs in (arguments, initial)
+    )
     for rows, slots, first, last in _sequences(cu_seqlens, sizes):
         d_states = tuple(_before(info, x, slots, sizes, arguments, dtype) for info, x in zip(_STATES, d_finals, strict=True))
         for start in reversed(range(first, last, _SEGMENT)):

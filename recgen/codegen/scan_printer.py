@@ -19,7 +19,7 @@ class ScanContext:
     """Lines for `templates/torch/scan.py.j2`.
 
     `first`, the states at the chunk's start, are parameters of both bodies, `parameters` all that the backward adds to the arguments;
-    `together`: how many entries of the state are scanned together; `later`: a state before a token is read.
+    `together`: how many entries of the state are scanned together; `later` and `spread`: what they use.
     """
 
     first: tuple[str, ...]
@@ -31,6 +31,7 @@ class ScanContext:
     gradients: tuple[str, ...]
     d_first: tuple[str, ...]
     later: bool
+    spread: bool
     together: int
     operations: frozenset[str]
 
@@ -71,6 +72,7 @@ def build_scan_context(form: ScanForm) -> ScanContext:
         gradients=tuple(gradient(v) for v in arguments),
         d_first=tuple(f"{gradient(v)}{'.mT' * turn}" for v, turn in zip(programs.first, across, strict=True)),
         later="later" in used,
+        spread="spread" in used,
         together=TOGETHER,
         operations=frozenset(used),
     )

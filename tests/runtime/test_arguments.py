@@ -129,7 +129,9 @@ def test_initial_state(case: Case, form: str) -> None:
     refused(case, form, "initial_state", one_more, "N = 2", ValueError)
     refused(case, form, "initial_state", state[:1], "N = 2", ValueError)
     refused(case, form, "initial_state", state[:, :1], "HV = 2", ValueError)
-    refused(case, form, "initial_state", state.mT, f"{case.state_axes[0]} = {state.shape[2]}", ValueError)
+    refused(case, form, "initial_state", state[..., 1:], f"{case.state_axes[-1]} = {state.shape[-1]}", ValueError)
+    if len(case.state_axes) == 2:
+        refused(case, form, "initial_state", state.mT, f"{case.state_axes[0]} = {state.shape[2]}", ValueError)
     refused(case, form, "initial_state", state[0], "[N, HV, ", ValueError)
     refused(case, form, "initial_state", state.int(), "float32", ValueError)
     refused(case, form, "initial_state", state.to("meta"), "on cpu", ValueError)

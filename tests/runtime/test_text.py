@@ -138,7 +138,7 @@ def largest(case: Case, tokens: int, chunk: int, size: int) -> Largest:
     numbers = [1.0 for o in case.compiled.recurrence.options if not isinstance(o.default, bool)]
     options = (*numbers, *(value for _, value in case.flags))
     module, incoming = case.module, cotangents(case, sample)
-    incoming[-1] = torch.zeros(1, 1, size, size)
+    incoming[-1] = torch.zeros(1, 1, *(size for _ in case.state_axes))
     with Largest() as seen, torch.no_grad():
         *_, states = module._torch_chunk_forward(arguments, options, None, None, chunk, True)
         module._torch_chunk_backward(arguments, options, None, None, chunk, states, tuple(incoming[:-1]), incoming[-1])
