@@ -2,13 +2,13 @@
 
 Do not edit: change the spec and run `recgen build`.
 
-language 1, compiler revision 1, digest 8b727fc1f84f864a73a699401a6a9f12f198c237e58c8e45d6029c00d2fc7371
+language 1, compiler revision 1, digest 5d0b2664db5ca4654cfbb3778293c2b18f4e63d743a48d9c919d613e8b1caa2e
 class: scan, states h [P, N]
 
     language 1
 
     recurrence mamba1
-        "Mamba's selective scan (Gu, Dao 2023): every channel carries N numbers, its step size sets their decay and the strength of the write."
+        "Mamba's selective scan (Gu, Dao 2023): every channel carries N numbers, whose decay and write its step size sets."
 
         input u          : [P]
         input delta      : [P]
@@ -1011,7 +1011,7 @@ def _chunk_of(
 
 
 def _torch_chunk_forward(arguments: tuple[torch.Tensor | None, ...], options: tuple[Any, ...], *rest: Any) -> tuple[torch.Tensor, ...]:
-    """Outputs, final states, and the states before every chunk [.., HV, entries of all states]; after the initial states comes whether to."""
+    """Outputs, final states, and the states before every chunk [.., HV, entries of all states] where `save`, the last argument."""
     *initial, cu_seqlens, chunk, save = rest
     sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
     outputs = _empty_outputs(arguments, sizes)
@@ -2135,7 +2135,7 @@ def _triton_recurrent_backward(
 
 
 # Operators are global: the digest and the module's name keep apart two versions of a spec, and one version imported under two names.
-_NAMESPACE = "recgen_mamba1_8b727fc1f84f_" + "".join(c if c.isalnum() else "_" for c in __name__)
+_NAMESPACE = "recgen_mamba1_5d0b2664db5c_" + "".join(c if c.isalnum() else "_" for c in __name__)
 _FORWARD_SCHEMA = (
     "(Tensor u, Tensor delta, Tensor A, Tensor B, Tensor C, Tensor D, Tensor? z, Tensor? delta_bias, "
     "bool delta_softplus, bool use_delta_bias, bool use_z, "
@@ -2229,7 +2229,7 @@ def _chunk_backward(*values: Any) -> tuple[torch.Tensor, ...]:
 
 @_operator("recurrent_backward", _BACKWARD_SCHEMA)
 def _recurrent_backward(*values: Any) -> tuple[torch.Tensor, ...]:
-    arguments, options, initial, (cu_seqlens, chunk, states, *gradients) = _split(values)
+    arguments, options, initial, (cu_seqlens, _, states, *gradients) = _split(values)
     with _no_autocast(values):
         if _on_triton(arguments):
             found = _triton_recurrent_backward(*arguments, *options, *initial, cu_seqlens, states, *gradients)
@@ -2547,7 +2547,7 @@ def naive_recurrent_mamba1(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The recurrence exactly as the spec writes it, one token at a time: the reference for every other form.
 
-    Mamba's selective scan (Gu, Dao 2023): every channel carries N numbers, its step size sets their decay and the strength of the write.
+    Mamba's selective scan (Gu, Dao 2023): every channel carries N numbers, whose decay and write its step size sets.
 
     Args:
         u: [B, T, HV, P].
@@ -2601,7 +2601,7 @@ def fused_recurrent_mamba1(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Token after token, with a backward: short sequences and decoding. A Triton kernel on GPUs, PyTorch elsewhere.
 
-    Mamba's selective scan (Gu, Dao 2023): every channel carries N numbers, its step size sets their decay and the strength of the write.
+    Mamba's selective scan (Gu, Dao 2023): every channel carries N numbers, whose decay and write its step size sets.
 
     Args:
         u: [B, T, HV, P].
@@ -2659,7 +2659,7 @@ def chunk_mamba1(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The chunkwise form, with a backward: training and prefill. Triton kernels on GPUs, PyTorch elsewhere and for float64 inputs.
 
-    Mamba's selective scan (Gu, Dao 2023): every channel carries N numbers, its step size sets their decay and the strength of the write.
+    Mamba's selective scan (Gu, Dao 2023): every channel carries N numbers, whose decay and write its step size sets.
 
     Args:
         u: [B, T, HV, P].
@@ -2717,7 +2717,7 @@ def mamba1(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """`fused_recurrent_mamba1` for a single token, `chunk_mamba1` for more.
 
-    Mamba's selective scan (Gu, Dao 2023): every channel carries N numbers, its step size sets their decay and the strength of the write.
+    Mamba's selective scan (Gu, Dao 2023): every channel carries N numbers, whose decay and write its step size sets.
 
     Args:
         u: [B, T, HV, P].
@@ -2775,7 +2775,7 @@ def step_mamba1(
 ) -> torch.Tensor:
     """One token for every row, without gradient: reads and updates `state` in place.
 
-    Mamba's selective scan (Gu, Dao 2023): every channel carries N numbers, its step size sets their decay and the strength of the write.
+    Mamba's selective scan (Gu, Dao 2023): every channel carries N numbers, whose decay and write its step size sets.
 
     Args:
         u: [B, HV, P].

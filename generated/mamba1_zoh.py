@@ -1045,7 +1045,7 @@ def _chunk_of(
 
 
 def _torch_chunk_forward(arguments: tuple[torch.Tensor | None, ...], options: tuple[Any, ...], *rest: Any) -> tuple[torch.Tensor, ...]:
-    """Outputs, final states, and the states before every chunk [.., HV, entries of all states]; after the initial states comes whether to."""
+    """Outputs, final states, and the states before every chunk [.., HV, entries of all states] where `save`, the last argument."""
     *initial, cu_seqlens, chunk, save = rest
     sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
     outputs = _empty_outputs(arguments, sizes)
@@ -2309,7 +2309,7 @@ def _chunk_backward(*values: Any) -> tuple[torch.Tensor, ...]:
 
 @_operator("recurrent_backward", _BACKWARD_SCHEMA)
 def _recurrent_backward(*values: Any) -> tuple[torch.Tensor, ...]:
-    arguments, options, initial, (cu_seqlens, chunk, states, *gradients) = _split(values)
+    arguments, options, initial, (cu_seqlens, _, states, *gradients) = _split(values)
     with _no_autocast(values):
         if _on_triton(arguments):
             found = _triton_recurrent_backward(*arguments, *options, *initial, cu_seqlens, states, *gradients)

@@ -163,6 +163,9 @@ class _Affine:
                 return _scaled(inverse, decay), None if write is None else Apply("div", (write, divisor), term.shape, "", term.span)
             case Apply("matmul", (left, right)) if isinstance(left, Eye) or isinstance(right, Eye):
                 return self.split(right if isinstance(left, Eye) else left)
+        if isinstance(term, Apply):
+            for arg in term.args:  # the innermost term that does not fit is the one to show
+                self.split(arg)
         raise Refusal(self._reason(term), term.span)
 
     def _reason(self, term: Term) -> str:

@@ -5,7 +5,7 @@ import pytest
 from recgen.explaining.terms import TermPrinter
 from recgen.lang import compile_spec
 from recgen.lang.source import Source
-from recgen.lang.terms import rebuild
+from recgen.lang.terms import reads_state, rebuild
 from tests.explain.helpers import SPECS, compiled
 
 DECLARATIONS = """language 1
@@ -57,6 +57,9 @@ def test_definitions_read_back(path):
     recurrence = compiled(path).recurrence
     printer = TermPrinter(recurrence)
     text = path.read_text(encoding="utf-8")
+    # What reads the state is printed in full wherever it stands: then no other line may read it.
+    reading = [d.name for d in recurrence.definitions if reads_state(d.value) and "1" in d.value.shape]
+    text += f"    output {', '.join(reading)}\n" * ("output" not in text)
     for definition in recurrence.definitions:
         start = next(line for line in text.split("\n") if line.split("=")[0].strip() == definition.name)
         printed = printer.formula(definition.value, whole=True).text
