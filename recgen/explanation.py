@@ -27,7 +27,9 @@ def explain(compiled: AnyCompiled, stage: str | None = None, format: str = "text
             key_axis, value_axis, declared_value_first, normal_form, operands, streams, reads, outputs, recognised, not_needed), derive
             (steps by phase, each with names, symbol, meaning, text, latex; proof), plan (forms, chunk_sizes, kernels, saved, recomputed,
             costs), emit (file, lines, digest, functions, operators, manifest). Of a recurrence that is compiled token by token: analyze
-            (class, kind, equations, outputs, reasons, split), derive (adjoint, operations), plan (forms, kernels, saved). Keys are sorted.
+            (class, kind, equations, outputs, reasons, split), derive (adjoint, operations), plan (forms, kernels, saved). Of a scan:
+            analyze (class, kind, scan_form, decays, writes, outputs, reasons, axes), derive (steps, proof), plan (forms, kernels, saved,
+            costs). Keys are sorted.
 
     Raises:
         ValueError: for a stage or a format that does not exist.
@@ -43,8 +45,8 @@ def explain(compiled: AnyCompiled, stage: str | None = None, format: str = "text
 
 
 def _stage(compiled: AnyCompiled, name: str) -> Stage:
-    from recgen.explaining import analysis, derivation, emission, front, plan, tokens
-    from recgen.pipeline import TokenCompiled
+    from recgen.explaining import analysis, derivation, emission, front, plan, scans, tokens
+    from recgen.pipeline import ScanCompiled, TokenCompiled
 
     match name:
         case "parse":
@@ -53,6 +55,8 @@ def _stage(compiled: AnyCompiled, name: str) -> Stage:
             return front.explain_check(compiled.recurrence)
         case "emit":
             return emission.explain_emit(compiled.module)
+    if isinstance(compiled, ScanCompiled):
+        return scans.explain_scan(name, compiled.scan_form, compiled.proof, compiled.plan, compiled.module)
     if isinstance(compiled, TokenCompiled):
         return tokens.explain_tokens(name, compiled.token_form, compiled.plan, compiled.module)
     if name == "analyze":

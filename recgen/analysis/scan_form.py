@@ -129,6 +129,8 @@ def _states_read(term: Term) -> set[str]:
 def _state(info: StateInfo, recurrence: Recurrence) -> ScanState:
     """One state's equation taken apart."""
     decay, write = _Affine(info).split(info.equation)
+    if decay is None and len(recurrence.states) > 1:  # it hands something on to the next token, for another state to read
+        return ScanState(info, Constant(0.0), write, True)
     if decay is None:
         raise Refusal(f"{info.name}[t] does not carry {info.name}[t-1] on: every step starts afresh", info.span)
     return ScanState(info, decay, write, interval(decay, recurrence.arguments).within(-1.0, 1.0))

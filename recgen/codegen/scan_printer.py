@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from recgen.analysis.scan_form import ScanForm
 from recgen.codegen.expressions import RESERVED, local
 from recgen.codegen.torch_printer import INDENT, assignment, operand_text, operations
-from recgen.derive.program import Assign, Program, Statement, Value
-from recgen.derive.scan import last_reads, scan_programs
+from recgen.derive.program import Assign, Literal, Program, Statement, Value
+from recgen.derive.scan import argument_values, last_reads, scan_programs
 
 TOGETHER = 32768
 """Entries of the state that one call works on: measured on CPUs of two cores."""
@@ -39,9 +39,7 @@ class ScanContext:
 def build_scan_context(form: ScanForm) -> ScanContext:
     """The printed programs."""
     recurrence = form.recurrence
-    arguments = tuple(
-        Value(local(a.name), " ".join(sorted(a.axes, key=form.axes.index)), a.grouped, a.role == "input") for a in recurrence.arguments
-    )
+    arguments = argument_values(form, local)
     programs = scan_programs(form, arguments, RESERVED | {o.name for o in recurrence.options} | set(form.axes))
     turned = tuple(v.name for v, a in zip(arguments, recurrence.arguments, strict=True) if v.axes != a.axes)
     turning = tuple(f"{name} = {name}.mT.contiguous()" for name in turned)
@@ -134,6 +132,8 @@ class _ScanPrinter:
         if s.op in ("spread", "sum", "dot"):
             assert isinstance(s.args[0], Value)
             return {"spread": _spread, "sum": _sum, "dot": _dot}[s.op](s)
+        if s.op == "copy" and isinstance(s.args[0], Literal):
+            return f"torch.full_like({names[1]}, {names[0]})"
         if s.op in ("heads", "sum_heads"):
             helper, count = ("_per_value_head", "heads") if s.op == "heads" else ("_per_key_head", "key_heads")
             return f"{helper}({names[0]}, sizes.{count}, {-1 - len(s.target.axes)})"

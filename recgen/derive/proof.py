@@ -47,7 +47,8 @@ class Proof:
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{axis} = {n}" for axis, n in self.sizes)
-        return f"chunk of {self.tokens} tokens, {sizes}: {self.identities} polynomial identities in {self.symbols} symbols hold exactly"
+        span = f"chunk of {self.tokens} tokens" if self.tokens > 1 else "one token"
+        return f"{span}, {sizes}: {self.identities} polynomial identities in {self.symbols} symbols hold exactly"
 
 
 def prove(form: NormalForm, operands: OperandSet, chunk: ChunkForm, tokens: int = 3) -> Proof:

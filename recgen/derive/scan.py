@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from recgen.analysis.scan_form import ScanForm, ScanState
@@ -45,7 +46,7 @@ def scan_programs(form: ScanForm, arguments: tuple[Value, ...], reserved: frozen
     names = {d.value: d.name for d in recurrence.definitions}
     scope = Scope(names, {*reserved, *(v.name for v in arguments)}, order=form.axes)
     for info, value in zip(recurrence.arguments, arguments, strict=True):
-        scope.bind(Argument(info.name, info.role, _shape(info.axes)), value)
+        scope.bind(Argument(info.name, info.role, state_shape(info.axes)), value)
     scanned, first = {}, {}
     for state in form.states:
         first[state.info.name] = Value(scope.fresh(f"{state.info.name}_first"), scope.joined(set(state.info.axes)), False, False)
@@ -62,7 +63,16 @@ def scan_programs(form: ScanForm, arguments: tuple[Value, ...], reserved: frozen
     return ScanPrograms(forward, carried, starts, contracted(backward), cotangents, last)
 
 
-def _shape(axes: tuple[str, ...]) -> Shape:
+def argument_values(form: ScanForm, rename: Callable[[str], str] = str) -> tuple[Value, ...]:
+    """The values of the arguments, matrices by the form's order of axes; `rename` gives their names."""
+    return tuple(
+        Value(rename(a.name), " ".join(sorted(a.axes, key=form.axes.index)), a.grouped, a.role == "input")
+        for a in form.recurrence.arguments
+    )
+
+
+def state_shape(axes: tuple[str, ...]) -> Shape:
+    """The shape of what is declared with these axes: a vector is a column."""
     return (axes[0], axes[1]) if len(axes) == 2 else (axes[0], "1") if axes else SCALAR
 
 
@@ -76,7 +86,7 @@ def _scan(state: ScanState, first: Value, scope: Scope) -> Value:
         if isinstance(operand, Literal):
             operand = scope.assign("copy", (operand, like), like, "constant")
         parts.append(move(operand, kind, scope))
-    shape = _shape(state.info.axes)
+    shape = state_shape(state.info.axes)
     value = scope.assign("scan", (*parts, first), kind, state.info.name)
     scope.bind(State(state.info.name, 0, shape), value)
     scope.bind(State(state.info.name, 1, shape), scope.assign("before", (value, first), kind, f"{state.info.name}_before"))

@@ -7,7 +7,8 @@ from typing import Any
 from recgen.analysis.scan_form import ScanForm, ScanState
 from recgen.derive.meaning import Matrix, Meaning, Symbols, Unknown
 from recgen.derive.proof import Proof, ProofFailed
-from recgen.lang.terms import SCALAR, Constant, Shape, State, Term
+from recgen.derive.scan import state_shape
+from recgen.lang.terms import Constant, State, Term
 
 
 def prove_scan(form: ScanForm) -> Proof:
@@ -32,7 +33,7 @@ def _differences(form: ScanForm, meaning: Meaning) -> list[tuple[str, Matrix, Ma
     """Every state's name, its equation and its scan form."""
     states: dict[tuple[str, int], Matrix] = {}
     for s in form.states:
-        shape = _shape(s.info.axes)
+        shape = state_shape(s.info.axes)
         for lag in (0, 1):
             whole = State(s.info.name, lag, shape)
             rows, columns = (meaning.sizes[axis] for axis in shape)
@@ -56,7 +57,3 @@ def _whole(term: Term, meaning: Meaning, states: dict[tuple[str, int], Matrix], 
         return value[i if len(value) > 1 else 0][j if len(value[0]) > 1 else 0]
 
     return [[entry(i, j) for j in range(len(like[0]))] for i in range(len(like))]
-
-
-def _shape(axes: tuple[str, ...]) -> Shape:
-    return (axes[0], axes[1]) if len(axes) == 2 else (axes[0], "1") if axes else SCALAR

@@ -40,10 +40,10 @@ def _analyze(form: TokenForm) -> Stage:
     recurrence, printer = form.recurrence, TermPrinter(form.recurrence)
     defined = [d for d in recurrence.definitions if reads_state(d.value) and d.name not in recurrence.outputs]
     printer.names |= {d.value: d.name for d in defined if isinstance(d.value, Apply)}
-    rows = [(_equal(_plain(d.name), printer.formula(d.value, whole=True)), "") for d in defined]
-    rows += [(_equal(_after(s.name), printer.formula(s.equation, whole=True)), "state") for s in recurrence.states]
-    rows += [(_equal(_plain(name), printer.formula(recurrence.definition(name), whole=True)), "returned") for name in recurrence.outputs]
-    reasons = tuple(_located(recurrence, r.text, r.span.line if r.span else 0) for r in form.reasons)
+    rows = [(equal(plain(d.name), printer.formula(d.value, whole=True)), "") for d in defined]
+    rows += [(equal(state_after(s.name), printer.formula(s.equation, whole=True)), "state") for s in recurrence.states]
+    rows += [(equal(plain(name), printer.formula(recurrence.definition(name), whole=True)), "returned") for name in recurrence.outputs]
+    reasons = tuple(located(recurrence, r.text, r.span.line if r.span else 0) for r in form.reasons)
     fed = _feeds(form)
     split = f"programs share the work over {form.split}, over which nothing sums" if form.split else "every axis is summed over somewhere"
     blocks: tuple[Block, ...] = (
@@ -65,7 +65,8 @@ def _analyze(form: TokenForm) -> Stage:
     return Stage("analyze", "structure", blocks, data)
 
 
-def _located(recurrence: Recurrence, text: str, line: int) -> str:
+def located(recurrence: Recurrence, text: str, line: int) -> str:
+    """A reason with the line of the spec that it is about."""
     return f"{text} (line {line}: {recurrence.source.line(line).split('#')[0].strip()})" if line else text
 
 
@@ -116,13 +117,16 @@ def _plan(form: TokenForm, plan: TokenPlan, module: GeneratedModule) -> Stage:
     return Stage("plan", "where it runs and what it costs", blocks, data)
 
 
-def _plain(name: str) -> Formula:
+def plain(name: str) -> Formula:
+    """A name."""
     return Formula(name, LATEX.symbol(name))
 
 
-def _after(name: str) -> Formula:
+def state_after(name: str) -> Formula:
+    """A state after the token."""
     return Formula(f"{name}[t]", LATEX.symbol(name, sub="t"))
 
 
-def _equal(name: Formula, value: Formula) -> Formula:
+def equal(name: Formula, value: Formula) -> Formula:
+    """An equation."""
     return Formula(f"{name.text} = {value.text}", f"{name.latex} = {value.latex}")
