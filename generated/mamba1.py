@@ -1161,11 +1161,11 @@ def _triton_sum_parts(parts, like, heads):
 def _triton_blocks(_size_P, _size_N, _entries):
     """The block of every axis, the number of programs that share one axis, warps, and pipeline stages."""
     _block_N = max(triton.next_power_of_2(_size_N), 1)
-    _block_P = min(max(triton.next_power_of_2(_size_P), 1), max(_entries // (_block_N), 16))
+    _block_P = min(max(triton.next_power_of_2(_size_P), 1), max(_entries // (_block_N), 8))
     _NV = triton.cdiv(_size_P, _block_P)
     _held = _block_P * _block_N + _block_P + _block_P + _block_P * _block_N + _block_N + _block_N + _block_P + _block_P + _block_P
     _stages = 3 if _held <= 4096 else 1  # loading large tiles ahead would not fit into shared memory
-    return _block_P, _block_N, _NV, min(max(_held // 1024, 1), 16), _stages
+    return _block_P, _block_N, _NV, min(triton.next_power_of_2(max(_held // 1024, 1)), 16), _stages
 
 
 @_triton_kernel("T", )
