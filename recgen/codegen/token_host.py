@@ -135,7 +135,7 @@ class HostPrinter:
             constants=constants,
             wide=wide_source(self.recurrence),
             blocks=tuple(blocks),
-            block_names=", ".join(f"_block_{axis}" for axis in self.axes),
+            block_names="".join(f"_block_{axis}, " for axis in self.axes),
             block_parameters=f"{sizes}{', _entries' if split else ''}",
             forward_blocks=forward,
             backward_blocks=backward,

@@ -134,8 +134,16 @@ def token_text(recurrence: Recurrence, rename: dict[str, str]) -> TokenText:
             lines.append(printer.define(item.name, item.value))
         else:
             lines.append(f"{afters[item.name]} = {_bare(printer.text(item.equation))}  # {item.name}[t]")
-    results = (*(rename.get(o, o) for o in recurrence.outputs), *afters.values())
+    first = next(iter(befores.values()))
+    results = [_for_every_row(rename.get(o, o), recurrence.definition(o), f"{first}[..., :1, :1]") for o in recurrence.outputs]
+    results += [_for_every_row(afters[s.name], s.equation, befores[s.name]) for s in recurrence.states]
     return TokenText(tuple(befores.values()), tuple(lines), f"({', '.join(results)})")
+
+
+def _for_every_row(name: str, term: Term, like: str) -> str:
+    """A result as a tensor with all rows: what neither an input nor a state enters has one row, or is a number."""
+    varies = any(isinstance(x, State) or (isinstance(x, Argument) and x.role == "input") for x in walk(term))
+    return name if varies else f"torch.zeros_like({like}) + {name}"
 
 
 def _state_names(recurrence: Recurrence, taken: frozenset[str]) -> tuple[dict[str, str], dict[str, str]]:

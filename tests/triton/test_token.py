@@ -13,6 +13,8 @@ import torch
 
 from recgen import cache
 from recgen.verify import reproduce
+from tests.numerics.corners import SPECS as SPECS_AT_CORNERS
+from tests.numerics.corners import corner, options
 from tests.triton.launches import SHARED
 from tests.triton.token_launches import SPECS, compiled
 
@@ -84,6 +86,14 @@ def test_several_blocks(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
         report = reproduce(found, "recurrent", tokens=7, key_heads=1, heads=2, small=True, flags=flags(spec, turned))
         assert report.ok, report
     assert min(programs) > 1, "one program had everything"
+
+
+@pytest.mark.parametrize("name", SPECS_AT_CORNERS)
+def test_corners(name: str) -> None:
+    for form, dtype in (("recurrent", "float32"), ("step", "float64")):
+        for chosen in options(name):
+            report = reproduce(corner(name), form, dtype, tokens=4, key_heads=1, heads=2, flags=chosen)
+            assert report.ok, report
 
 
 def test_slots_that_are_not_there() -> None:

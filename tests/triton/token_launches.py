@@ -10,6 +10,7 @@ import importlib.util
 import json
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +28,7 @@ SPECS = Path(__file__).parents[1] / "specs" / "recurrent"
 HEADS, KEY_HEADS, TOKENS = 4, 2, 16
 
 
+@cache
 def compiled(spec: str) -> TokenCompiled:
     """Every stage's result for one of these specs."""
     found = compile_text((SPECS / f"{spec}.rec").read_text(encoding="utf-8"), spec)
