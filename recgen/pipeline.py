@@ -8,7 +8,7 @@ from typing import NoReturn
 from recgen.analysis.algebra import Refusal
 from recgen.analysis.analyzer import analyze
 from recgen.analysis.normal_form import NormalForm
-from recgen.analysis.recurrent import token_form
+from recgen.analysis.recurrent import reasons_against_chunks, token_form
 from recgen.analysis.scan_form import ScanForm, analyze_scan
 from recgen.analysis.token_form import Reason, TokenForm
 from recgen.codegen.emit import GeneratedModule, emit
@@ -98,7 +98,7 @@ def compile_text(text: str, name: str = "<text>", tuned: tuple[ChunkTiles, ...] 
 def _compile_tokens(recurrence: Recurrence, reporter: Reporter) -> TokenCompiled:
     """The stages of a recurrence that is compiled as it stands, one token after another."""
     try:
-        form = token_form(recurrence, _reasons(recurrence))
+        form = token_form(recurrence, reasons_against_chunks(recurrence))
     except Refusal as refusal:
         reporter.report("E503", refusal.span or recurrence.states[0].span, reason=refusal.reason)
         raise SpecErrors(reporter.sorted()) from refusal
@@ -106,18 +106,9 @@ def _compile_tokens(recurrence: Recurrence, reporter: Reporter) -> TokenCompiled
     return TokenCompiled(recurrence, form, plan, emit_token(form, plan), reporter.sorted())
 
 
-def _reasons(recurrence: Recurrence) -> tuple[Reason, ...]:
-    """Why it is no normal form, if it is none."""
-    try:
-        analyze(recurrence)
-    except Refusal as refusal:
-        return (Reason(refusal.reason, refusal.span),)
-    return ()
-
-
 def _analyzed(recurrence: Recurrence, reporter: Reporter) -> NormalForm | ScanForm:
     """The normal form, else the scan form; refusals and decays that may grow a state are reported in the user's text."""
-    reasons = _reasons(recurrence)
+    reasons = reasons_against_chunks(recurrence)
     if not reasons and recurrence.plan != "scan":
         form = analyze(recurrence)
         if not form.decay.bounded or form.decay.signed is not None:

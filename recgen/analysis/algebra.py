@@ -156,7 +156,8 @@ def expand(term: Term) -> tuple[Product, ...]:
     if reads_state(term) and isinstance(term, Apply) and term.op == "select":
         raise Refusal(f"option `{term.option}` chooses between terms that read the state: let it choose what multiplies them", term.span)
     if reads_state(term):
-        raise Refusal(f"the state enters `{term.op if isinstance(term, Apply) else term}` which is not linear", term.span)
+        op = term.op if isinstance(term, Apply) else str(term)
+        raise Refusal(f"the state enters `{_WRITTEN.get(op, op)}` which is not linear", term.span)
     return (Product(1.0, (), (_vector(term),), term.shape, term.span),)
 
 
@@ -366,6 +367,9 @@ def flip(product: Product) -> Product:
                 turned.append(factor)
     return replace(product, chain=tuple(turned), shape=(product.shape[1], product.shape[0]))
 
+
+_WRITTEN = {"where<": "where", "where<=": "where", "pow": "^"}
+"""What a spec calls operations that have another name here."""
 
 _RULES: dict[str, Callable[[Apply], tuple[Product, ...]]] = {
     "neg": _neg,

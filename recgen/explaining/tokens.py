@@ -31,8 +31,12 @@ def explain_tokens(stage: str, form: TokenForm, plan: TokenPlan, module: Generat
 def describe(form: TokenForm) -> str:
     """The class in one sentence."""
     kinds = {0: "number", 1: "vector", 2: "matrix"}
-    states = ", ".join(f"{kinds[len(s.axes)]} {s.name}{f' [{chr(44).join(s.axes)}]' if s.axes else ''}" for s in form.states)
+    states = ", ".join(f"{kinds[len(s.axes)]} {s.name}{f' [{_listed(s.axes)}]' if s.axes else ''}" for s in form.states)
     return f"{form.kind}: one token after another, {len(form.states)} state{'s' * (len(form.states) != 1)} ({states}); no chunkwise form"
+
+
+def _listed(axes: tuple[str, ...]) -> str:
+    return ", ".join(axes)
 
 
 def _analyze(form: TokenForm) -> Stage:
@@ -52,6 +56,7 @@ def _analyze(form: TokenForm) -> Stage:
         Equations(tuple(rows)),
         Paragraph("No chunkwise form:"),
         Items(reasons or ("none is looked for: the spec says `plan recurrent`, though it has one",)),
+        Paragraph("Besides:"),
         Items((*fed, split)),
     )
     data = {

@@ -91,8 +91,11 @@ def _state_term(name: str, equation: syntax.Equation, typer: Typer, reporter: Re
 
 
 def _report_states(spec: syntax.Spec, scope: Scope, reporter: Reporter) -> None:
-    """There is a state, each has an equation, and square ones are pointed out."""
+    """There are an input and a state, each state has an equation, and square ones are pointed out."""
     states = list(scope.named("state"))
+    if not any(scope.named("input")):
+        advice = "declare one, as in `input v : [V]`: it tells how many tokens there are; a param is the same at every token"
+        reporter.report("E409", spec.name.span, help=advice)
     if not states:
         reporter.report("E406", spec.name.span, help="declare one, as in `state S : [K, V]`, and give it an equation `S[t] = ...`")
     for state in states:

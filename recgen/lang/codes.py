@@ -85,6 +85,7 @@ CODES: dict[str, Code] = {
     "E406": _error("the recurrence has no state"),
     "E407": _error("this compiler cannot build micro-steps yet"),
     "E408": _error("`{name}` is too large once its definitions are put in: more than {limit} operations"),
+    "E409": _error("the recurrence has no input"),
     # Analysis.
     "E501": _error("no chunkwise form: {reason}"),
     "E503": _error("no form at all: {reason}"),

@@ -98,7 +98,8 @@ def test_no_stabilized_logarithms():
 def test_reasons_are_kept():
     compiled = compile_text(SPEC.replace("input x : []", "input x : [D]"))
     assert isinstance(compiled, TokenCompiled)
-    (reason,) = compiled.token_form.reasons
+    reason, other = compiled.token_form.reasons
+    assert other.text == "the state enters `tanh` which is not linear"
     assert reason.text == "state `h` has 1 axes; a matrix state [K, V] is compiled (vector states are the scan class)"
     assert reason.span is not None
     assert reason.span.line == 5

@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 import torch
 from torch import Tensor
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn import functional as F
 
 import recgen
@@ -187,6 +188,32 @@ def test_opcheck(name: str) -> None:
     tokens = [x.detach()[:, :1] for x in leaves[:count]]
     step = (*tokens, *numbers, *(x.detach() for x in leaves[count:]), None)
     torch.library.opcheck(operators.step.default, step, test_utils=("test_schema", "test_faketensor"))
+
+
+def test_every_length_shares_one_graph() -> None:
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    function = module("momentum").momentum
+
+    def run(given: dict[str, Tensor], states: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        output, final = function(**given, initial_state=states, output_final_state=True)
+        return (2.0 * output, *final)
+
+    compiled_run = torch.compile(run, fullgraph=True, dynamic=True, backend=counter)
+    counts = []
+    for tokens in (20, 3, 70):
+        given = {k: x.requires_grad_() for k, x in inputs_of("momentum", tokens, batch=3, dtype=torch.float32).items()}
+        states = tuple(torch.randn(3, 2, 4, 4, requires_grad=True) for _ in range(2))
+        results = []
+        for each in (run, compiled_run):
+            found = each(given, states)
+            results.append((*found, *torch.autograd.grad(sum(x.sum() for x in found), (*given.values(), *states))))
+        for x, y in zip(*results, strict=True):
+            torch.testing.assert_close(y, x)
+        counts.append(counter.frame_count)
+    assert counts[0] >= 1
+    assert set(counts) == {counts[0]}
+    torch._dynamo.reset()
 
 
 def test_no_gradient_of_a_gradient() -> None:
