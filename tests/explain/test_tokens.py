@@ -57,7 +57,6 @@ def test_reasons_as_data() -> None:
     assert lstm["reasons"] == [
         "`h[t]` reads `c[t]`: 2 states depend on one another; one matrix state is compiled",
         "two factors of this product both depend on the state",
-        "the state enters `sigmoid` which is not linear",
     ]
 
 
