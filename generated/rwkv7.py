@@ -2621,8 +2621,8 @@ def _widest(arguments: tuple[torch.Tensor | None, ...]) -> torch.Tensor:
 
 
 def _kept_dtype(like: torch.Tensor) -> torch.dtype:
-    """Of the states between chunks and of their gradients: most of a decay's gradient are products of the two, channel by channel."""
-    return torch.float32
+    """Of the states between chunks and of their gradients."""
+    return like.dtype
 
 
 def _with_strides(arguments: tuple[torch.Tensor | None, ...]) -> Iterator[Any]:

@@ -24,7 +24,11 @@ class GradientName:
 
 @dataclass(frozen=True)
 class ChunkKernelContext:
-    """Lines of the four kernels and the host's constants."""
+    """Lines of the four kernels and the host's constants.
+
+    `across`: something reads the state from its other side; `keeps_float32`: the states between chunks are not rounded to the inputs'
+    precision, which matters where they make most of a gate's gradient, and would cost registers where there are corrections too.
+    """
 
     functions: tuple[str, ...]
     numbers: tuple[str, ...]
@@ -35,6 +39,8 @@ class ChunkKernelContext:
     signed: bool
     vector: bool
     corrects: bool
+    across: bool
+    keeps_float32: bool
     passing: bool
     matrices: int
     rows: int
@@ -75,6 +81,8 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPla
         signed=form.decay.signed is not None,
         vector=kernels.decay.vector,
         corrects=form.feedback,
+        across=bool(operands.across),
+        keeps_float32=kernels.decay.vector and not form.feedback,
         passing=kernels.decay.gated and not form.feedback,
         matrices=len(kernels.stored),
         rows=len(kernels.decay.kept),
