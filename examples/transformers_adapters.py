@@ -147,6 +147,58 @@ def mamba_step_adapter(kernel: Function, name: str, calls: Counter[str]) -> Func
     return adapter
 
 
+def channels(x: Tensor | None) -> Tensor | None:
+    """[B, D, T] as one head of channels, [B, T, 1, D]."""
+    return None if x is None else x.transpose(1, 2).unsqueeze(2)
+
+
+def call_scan(kernel: Function, A: Tensor, D: Tensor | None, bias: Tensor | None, z: Tensor | None, **inputs: Any) -> tuple[Tensor, Tensor]:
+    """Call the generated Mamba-1 with one head that holds all channels; an absent D is zero, an absent bias or gate an option."""
+    skip = torch.zeros_like(A[:, 0]) if D is None else D
+    options = {"use_delta_bias": bias is not None, "use_z": z is not None}
+    return kernel(A=A[None], D=skip[None], delta_bias=None if bias is None else bias[None], z=z, **options, **inputs)
+
+
+def selective_scan_adapter(kernel: Function, name: str, calls: Counter[str]) -> Function:
+    """`selective_scan_fn`: channels before tokens, y [B, D, T], or (y, state [B, D, N]) when the state is asked for."""
+
+    def adapter(
+        hidden_states: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, z: Tensor | None = None,
+        delta_bias: Tensor | None = None, delta_softplus: bool = False, return_last_state: bool = False,
+        use_mambapy: bool = False, use_associative_scan: bool = False, **extra: Any,
+    ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
+        refuse_unknown(name, extra)
+        calls[name] += 1
+        tokens = {"u": channels(hidden_states), "delta": channels(dt), "B": channels(B), "C": channels(C)}
+        y, state = call_scan(
+            kernel, A, D, delta_bias, channels(z), **tokens, delta_softplus=delta_softplus, output_final_state=return_last_state
+        )
+        y = y[:, :, 0].transpose(1, 2)
+        return (y, state[:, 0]) if return_last_state else y
+
+    return adapter
+
+
+def selective_step_adapter(kernel: Function, name: str, calls: Counter[str]) -> Function:
+    """`selective_state_update`: one token x [B, D]; the state [B, D, N] changes in place."""
+
+    def adapter(
+        state: Tensor, hidden_states: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor,
+        D: Tensor | None = None, dt_bias: Tensor | None = None, dt_softplus: bool = False, z: Tensor | None = None, **extra: Any,
+    ) -> Tensor:  # fmt: skip
+        refuse_unknown(name, extra)
+        calls[name] += 1
+        token = {"u": hidden_states[:, None, None], "delta": dt[:, None, None], "B": B[:, None, None], "C": C[:, None, None]}
+        states = {"initial_state": state[:, None].float(), "output_final_state": True}
+        y, new_state = call_scan(
+            kernel, A, D, dt_bias, None if z is None else z[:, None, None], **token, delta_softplus=dt_softplus, **states
+        )
+        state.copy_(new_state[:, 0])
+        return y[:, 0, 0]
+
+    return adapter
+
+
 def conv_adapter(original: Function) -> Function:
     """`causal_conv1d_fn`: transformers' own function, except for packed sequences."""
 
@@ -171,4 +223,4 @@ def conv_adapter(original: Function) -> Function:
 
 
 def not_available(*args: Any, **kwargs: Any) -> None:
-    """`mamba_split_conv1d_scan_combined`, the fused training path: None tells the layer to take the separate steps."""
+    """`mamba_split_conv1d_scan_combined` and `mamba_inner_fn`, fused training paths: None tells the layer to take the separate steps."""

@@ -32,6 +32,8 @@ from transformers_adapters import (
     mamba_chunk_adapter,
     mamba_step_adapter,
     not_available,
+    selective_scan_adapter,
+    selective_step_adapter,
 )
 
 # Which generated module serves which transformers model (the models of a row share the layer's code).
@@ -39,6 +41,7 @@ FAMILY_OF_MODEL = {
     **dict.fromkeys(("qwen3_next", "qwen3_5", "qwen3_5_moe", "olmo_hybrid"), "gated_delta_rule"),
     **dict.fromkeys(("kimi_linear", "bailing_hybrid", "glm5_next"), "kda"),
     **dict.fromkeys(("mamba2", "nemotron_h", "bamba", "falcon_h1", "granitemoehybrid", "zamba2"), "mamba2"),
+    **dict.fromkeys(("mamba", "falcon_mamba", "jamba"), "mamba1"),
 }
 
 
@@ -57,6 +60,7 @@ class Kernels:
     gated_delta_rule: Family | None = None
     kda: Family | None = None
     mamba2: Family | None = None
+    mamba1: Family | None = None
 
     @classmethod
     def from_recgen(cls, *names: str) -> Kernels:
@@ -73,9 +77,12 @@ class Kernels:
 _SEQUENCE = ("initial_state", "output_final_state", "cu_seqlens")
 _DELTA = ("q", "k", "v", "g", "beta", "use_qk_l2norm_in_kernel", *_SEQUENCE)
 _MAMBA = ("x", "dt", "A", "B", "C", "D", "dt_bias", "dt_softplus", "dt_min", "dt_max", *_SEQUENCE)
+_SELECTIVE = ("u", "delta", "A", "B", "C", "D", "z", "delta_bias", "delta_softplus", "use_delta_bias", "use_z", *_SEQUENCE)
+_WANTED = {"gated_delta_rule": _DELTA, "kda": _DELTA, "mamba2": _MAMBA, "mamba1": _SELECTIVE}
 _DELTA_CALL = ("query", "key", "value", "g", "beta", "initial_state", "output_final_state", "use_qk_l2norm_in_kernel")
 _SCAN_CALL = ("hidden_states", "dt", "A", "B", "C", "chunk_size", "D", "dt_bias", "initial_states", "dt_softplus", "dt_limit")
 _STEP_CALL = ("state", "hidden_states", "dt", "A", "B", "C", "D", "dt_bias", "dt_softplus", "z")
+_SELECTIVE_CALL = ("hidden_states", "dt", "A", "B", "C", "D", "z", "delta_bias", "delta_softplus", "return_last_state")
 
 # module-level name -> (form, adapter, the parameters we rely on)
 _REPLACED: dict[str, dict[str, tuple[str, Function, tuple[str, ...]]]] = {
@@ -90,6 +97,10 @@ _REPLACED: dict[str, dict[str, tuple[str, Function, tuple[str, ...]]]] = {
     "mamba2": {
         "mamba2_chunk_scan": ("chunk", mamba_chunk_adapter, _SCAN_CALL),
         "mamba2_selective_state_update": ("recurrent", mamba_step_adapter, _STEP_CALL),
+    },
+    "mamba1": {
+        "mamba_selective_scan": ("chunk", selective_scan_adapter, _SELECTIVE_CALL),
+        "mamba_selective_state_update": ("recurrent", selective_step_adapter, _STEP_CALL),
     },
 }
 
@@ -111,10 +122,11 @@ def replacements(module: ModuleType, family: str, kernels: Kernels, calls: Count
         check_signature(getattr(module, name), wanted, f"{module.__name__}.{name}")
         kernel = getattr(forms, form)
         label = {"chunk": f"chunk_{family}", "recurrent": f"fused_recurrent_{family}"}[form]
-        check_signature(kernel, _MAMBA if family == "mamba2" else _DELTA, label)
+        check_signature(kernel, _WANTED[family], label)
         adapters[name] = make_adapter(kernel, label, calls)
-    if family == "mamba2":
-        adapters["mamba2_split_conv1d_scan_combined"] = not_available
+    fused = {"mamba2": "mamba2_split_conv1d_scan_combined", "mamba1": "mamba_inner_fn"}
+    if family in fused:
+        adapters[fused[family]] = not_available
     return adapters
 
 

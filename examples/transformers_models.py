@@ -1,6 +1,6 @@
-"""Qwen3-Next, Kimi Linear, Mamba-2 and Nemotron-H on generated kernels, compared with transformers' own PyTorch path.
+"""Qwen3-Next, Kimi Linear, Mamba-1, Mamba-2 and hybrids of it on generated kernels, compared with transformers' own PyTorch path.
 
-    python examples/transformers_models.py              # all four
+    python examples/transformers_models.py              # all
     python examples/transformers_models.py mamba2
 
 Each model is small and has random weights, but every layer is transformers' own: attention and mixture-of-experts layers
@@ -9,7 +9,7 @@ between the recurrent ones, grouped heads, short convolutions, caches. Three que
 1. The same model? Logits and the gradient of every parameter, generated kernels against transformers' functions.
 2. The same with a cache? A prompt in two pieces, then one token at a time, against one pass over everything.
 3. The same when packed? Several sequences in one row, as `DataCollatorWithFlattening` packs them, against each one alone,
-   logits and gradients. transformers itself refuses this without a GPU package.
+   logits and gradients. transformers itself refuses this without a GPU package, and its Mamba-1 layers do not tell their scan.
 
 Errors are max|a - b| / max|b|, in float32. `transformers_kernels.use_recgen` is the part to reuse.
 """
@@ -31,8 +31,10 @@ from transformers import (
     BambaConfig,
     DataCollatorWithFlattening,
     DynamicCache,
+    FalconMambaConfig,
     KimiLinearConfig,
     Mamba2Config,
+    MambaConfig,
     NemotronHConfig,
     PreTrainedConfig,
     PreTrainedModel,
@@ -100,13 +102,27 @@ def bamba() -> PreTrainedConfig:
     return BambaConfig(**_COMMON, **_ATTENTION, **heads, num_hidden_layers=3, attn_layer_indices=[1])
 
 
+def mamba() -> PreTrainedConfig:
+    """Three Mamba-1 layers of 80 channels."""
+    return MambaConfig(**_COMMON, intermediate_size=80, expand=2, state_size=12, num_hidden_layers=3)
+
+
+def falcon_mamba() -> PreTrainedConfig:
+    """The same with normalised B, C and step sizes."""
+    return FalconMambaConfig(**_COMMON, intermediate_size=80, expand=2, state_size=12, num_hidden_layers=3)
+
+
 CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
     "qwen3_next": qwen3_next,
     "kimi_linear": kimi_linear,
     "mamba2": mamba2,
     "nemotron_h": nemotron_h,
     "bamba": bamba,
+    "mamba": mamba,
+    "falcon_mamba": falcon_mamba,
 }
+ONE_PROMPT = ("mamba", "falcon_mamba")
+"""Models whose layers begin every scan of several tokens with an empty state, and know nothing of packing."""
 
 
 def build(name: str, seed: int = 0) -> PreTrainedModel:
@@ -115,14 +131,14 @@ def build(name: str, seed: int = 0) -> PreTrainedModel:
     model = AutoModelForCausalLM.from_config(CONFIGS[name](), dtype=torch.float32)
     with torch.no_grad():
         for key, parameter in model.named_parameters():
-            if key.endswith("dt_bias"):
+            if key.endswith(("dt_bias", "dt_proj.bias")):
                 parameter.uniform_(-5.0, -2.0)
     return model
 
 
 def recurrent_layers(model: PreTrainedModel) -> int:
     """How many layers of the model call a generated kernel in one forward pass."""
-    return sum(hasattr(module, "dt_bias") for module in model.modules())
+    return sum(hasattr(module, "A_log") for module in model.modules())
 
 
 # --- running a model -------------------------------------------------------------------------------------------------------
@@ -132,8 +148,9 @@ def forward(
     model: PreTrainedModel, ids: Tensor, position_ids: Tensor | None = None, cache: DynamicCache | None = None, **packing: Any
 ) -> Tensor:
     """Logits [B, T, vocabulary]. Through the base model, because Mamba-2's head does not hand `seq_idx` down."""
-    argument = "cache_params" if model.config.model_type == "mamba2" else "past_key_values"
-    hidden = model.base_model(ids, position_ids=position_ids, use_cache=cache is not None, **{argument: cache}, **packing)[0]
+    argument = "cache_params" if model.config.model_type in ("mamba2", *ONE_PROMPT) else "past_key_values"
+    positions = {} if model.config.model_type in ONE_PROMPT else {"position_ids": position_ids}
+    hidden = model.base_model(ids, **positions, use_cache=cache is not None, **{argument: cache}, **packing)[0]
     return model.lm_head(hidden)
 
 
@@ -191,7 +208,7 @@ def compare_decoding(name: str, kernels: Kernels | None = None) -> tuple[float, 
     model = build(name).eval()
     ids = torch.randint(1, VOCABULARY, (2, TOKENS))
     expected = forward(model, ids)
-    pieces = [70, 66] + [1] * (TOKENS - 136)
+    pieces = ([136] if name in ONE_PROMPT else [70, 66]) + [1] * (TOKENS - 136)
     positions = torch.arange(TOKENS)[None].split(pieces, dim=1)  # Bamba does not count the cached tokens by itself
     cache = DynamicCache(config=model.config)
     with use_recgen(name, kernels=kernels) as calls:
@@ -228,9 +245,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"  same model     logits {logits:.1e}   gradients {gradient:.1e} (largest: {where})   {dict(calls)}")
         decoded, calls = compare_decoding(name)
         print(f"  with a cache   logits {decoded:.1e}   {dict(calls)}")
-        packed, packed_gradient, where, calls = compare_packing(name)
-        print(f"  packed         logits {packed:.1e}   gradients {packed_gradient:.1e} (largest: {where})   {dict(calls)}")
-        worst = max(worst, logits, gradient, decoded, packed, packed_gradient)
+        worst = max(worst, logits, gradient, decoded)
+        if name not in ONE_PROMPT:
+            packed, packed_gradient, where, calls = compare_packing(name)
+            print(f"  packed         logits {packed:.1e}   gradients {packed_gradient:.1e} (largest: {where})   {dict(calls)}")
+            worst = max(worst, packed, packed_gradient)
     print(f"largest relative error {worst:.1e}, tolerance {TOLERANCE:.0e}")
     return int(not worst <= TOLERANCE)
 
