@@ -3,7 +3,8 @@
     python benchmarks/cpu_vs_transformers.py
     python benchmarks/cpu_vs_transformers.py --kernels kda --repeat 3 --threads 2 --json result.json
 
-Both sides get the same tensors: batch 1, 2048 tokens, 8 heads, K = V = 128 (Mamba-2: P = N = 128, with 1 and with 8 groups).
+Both sides get the same tensors: batch 1, 2048 tokens, 8 heads, K = V = 128 (Mamba-2: P = N = 128, with 1 and with 8 groups; Mamba-1,
+by `--kernels mamba1`: N = 16, other sizes in the case's name).
 Outputs and gradients are compared before anything is timed. Times are medians of interleaved runs (ours, theirs, ours, ...),
 so that other load on the machine meets both; "best" is the ratio of the fastest runs, which such load distorts least.
 Peak memory is that of one forward and backward pass in a process of its own, told by two figures: the growth of the
@@ -75,9 +76,32 @@ def mamba_inputs(tokens: int, groups: int) -> Tensors:
     }
 
 
+def scan_inputs(batch: int, tokens: int, channels: int) -> Tensors:
+    """Of Mamba-1 with N = 16, channels before tokens as transformers has them."""
+    return {
+        "hidden_states": torch.randn(batch, channels, tokens),
+        "dt": torch.randn(batch, channels, tokens),
+        "A": -torch.arange(1.0, 17.0).repeat(channels, 1),
+        "B": torch.randn(batch, 16, tokens),
+        "C": torch.randn(batch, 16, tokens),
+        "D": torch.randn(channels),
+        "z": torch.randn(batch, channels, tokens),
+        "delta_bias": torch.empty(channels).uniform_(-6, -3),
+    }
+
+
+def selective_scan(t: Tensors) -> Tensor:
+    """Ours, called as transformers calls its own."""
+    u, delta, B, C, z = (t[name].transpose(1, 2).unsqueeze(2) for name in ("hidden_states", "dt", "B", "C", "z"))
+    A, D, bias = (t[name][None] for name in ("A", "D", "delta_bias"))
+    options = {"delta_softplus": True, "use_delta_bias": True, "use_z": True}
+    y, _ = recgen_function("mamba1")(u, delta, A, B, C, D, z=z, delta_bias=bias, **options)
+    return y[:, :, 0].transpose(1, 2)
+
+
 @dataclass(frozen=True)
 class Case:
-    """`name` is <kernel>, or mamba2_g<groups>_c<chunk size of transformers>."""
+    """`name` is <kernel>, mamba2_g<groups>_c<chunk size of transformers>, or mamba1_b<batch>_t<tokens>_d<channels>."""
 
     name: str
 
@@ -86,15 +110,25 @@ class Case:
         match = re.fullmatch(r"mamba2_g(\d+)_c(\d+)", self.name)
         return (int(match[1]), int(match[2])) if match else None
 
+    @property
+    def scan(self) -> tuple[int, int, int] | None:
+        match = re.fullmatch(r"mamba1_b(\d+)_t(\d+)_d(\d+)", self.name)
+        return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
     def inputs(self, tokens: int = TOKENS) -> Tensors:
         torch.manual_seed(0)
-        if self.mamba:
+        if self.scan:
+            batch, length, channels = self.scan
+            tensors = scan_inputs(batch, min(tokens, length), channels)
+        elif self.mamba:
             tensors = mamba_inputs(tokens, self.mamba[0])
         else:
             tensors = delta_inputs(tokens, (WIDTH,) if self.name == "kda" else ())
         return {name: tensor.requires_grad_() for name, tensor in tensors.items()}
 
     def ours(self) -> Side:
+        if self.scan:
+            return selective_scan
         if self.mamba:
             scan = recgen_function("mamba2")
             return lambda t: scan(**t, dt_softplus=True)[0]
@@ -102,6 +136,9 @@ class Case:
         return lambda t: rule(**t, use_qk_l2norm_in_kernel=True)[0]
 
     def theirs(self) -> Side:
+        if self.scan:
+            function = transformers_function("mamba", "mamba_selective_scan")
+            return lambda t: function(**t, delta_softplus=True)
         if self.mamba:
             chunk, scan = self.mamba[1], transformers_function("mamba2", "mamba2_chunk_scan")
             return lambda t: scan(hidden_states=t["x"], **{k: v for k, v in t.items() if k != "x"}, chunk_size=chunk, dt_softplus=True)
@@ -111,6 +148,8 @@ class Case:
 
 
 CASES = ("gated_delta_rule", "kda", "mamba2_g1_c256", "mamba2_g8_c256", "mamba2_g1_c64", "mamba2_g8_c64")
+SCANS = ("mamba1_b1_t1024_d1536", "mamba1_b4_t512_d768", "mamba1_b1_t256_d1536")
+"""Asked for by name: a backward of transformers takes minutes, quadratic in the tokens."""
 
 # --- measuring ------------------------------------------------------------------------------------------------------------------
 
@@ -126,11 +165,11 @@ def forward_backward(side: Side, tensors: Tensors) -> tuple[Tensor, ...]:
     return (output.detach(), *torch.autograd.grad(output, list(tensors.values()), gradient))
 
 
-def check(case: Case, ours: Side, theirs: Side, tensors: Tensors) -> dict[str, float]:
+def check(case: Case, ours: Side, theirs: Side, tensors: Tensors, forward_only: bool) -> dict[str, float]:
     """Largest relative error of the output and of the gradients, between the two sides; also the warm-up."""
-    pairs = zip(forward_backward(ours, tensors), forward_backward(theirs, tensors), strict=True)
-    errors = [((a - b).abs().max() / b.abs().max()).item() for a, b in pairs]
-    found = {"outputs": errors[0], "gradients": max(errors[1:])}
+    run = (lambda side: (forward(side, tensors),)) if forward_only else (lambda side: forward_backward(side, tensors))
+    errors = [((a - b).abs().max() / b.abs().max()).item() for a, b in zip(run(ours), run(theirs), strict=True)]
+    found = {"outputs": errors[0]} | ({} if forward_only else {"gradients": max(errors[1:])})
     for kind, error in found.items():
         if not error <= TOLERANCE[kind]:
             names = dict(zip(["output", *tensors], errors, strict=True))
@@ -208,24 +247,25 @@ class Row:
     errors: dict[str, float]
 
 
-def measure(case: Case, sides: tuple[str, ...], repeat: int, threads: int) -> Row:
+def measure(case: Case, sides: tuple[str, ...], repeat: int, threads: int, forward_only: bool) -> Row:
     functions = {name: getattr(case, name)() for name in sides}
     tensors = case.inputs()
-    errors = check(case, functions["ours"], functions["theirs"], tensors) if len(sides) == 2 else {}
+    errors = check(case, functions["ours"], functions["theirs"], tensors, forward_only) if len(sides) == 2 else {}
 
     def timed(run: Callable[[Side, Tensors], object]) -> Times:
         for side in functions.values():
             run(side, tensors)
         return interleaved({name: partial(run, side, tensors) for name, side in functions.items()}, repeat)
 
-    times, both_times = timed(forward), timed(forward_backward)
-    memory = {name: memory_in_child(case, name, threads) for name in sides}
-    resident, allocated = ({name: memory[name][kind] for name in sides} for kind in ("resident", "allocated"))
+    times = timed(forward)
+    both_times = {} if forward_only else timed(forward_backward)
+    memory = {} if forward_only else {name: memory_in_child(case, name, threads) for name in sides}
+    resident, allocated = ({name: figures[kind] for name, figures in memory.items()} for kind in ("resident", "allocated"))
     return Row(case.name, times, both_times, resident, allocated, errors)
 
 
 def ratio(pair: dict[str, float]) -> str:
-    return f"{pair['theirs'] / pair['ours']:.2f}x" if len(pair) == 2 and pair["ours"] > 0 else "-"
+    return f"{pair['theirs'] / pair['ours']:.2f}x" if len(pair) == 2 and pair.get("ours", 0) > 0 else "-"
 
 
 def show(row: Row) -> str:
@@ -241,10 +281,13 @@ def show(row: Row) -> str:
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--kernels", nargs="+", default=list(CASES), help=f"of {', '.join(CASES)}; a prefix takes all that start with it")
+    parser.add_argument(
+        "--kernels", nargs="+", default=list(CASES), help=f"of {', '.join((*CASES, *SCANS))}; a prefix takes all that start with it"
+    )
     parser.add_argument("--repeat", type=int, default=5, help="timed runs of each side (default 5)")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads of PyTorch (default: its own choice)")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--forward-only", action="store_true", help="time no backward and measure no memory")
     parser.add_argument("--theirs-only", action="store_true", help="transformers alone, without generated kernels")
     parser.add_argument("--memory-of", nargs=2, metavar=("CASE", "SIDE"), help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
@@ -256,7 +299,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.memory_of:
         print(json.dumps(measure_memory(Case(options.memory_of[0]), options.memory_of[1])))
         return
-    chosen = [name for name in CASES if any(name.startswith(prefix) for prefix in options.kernels)]
+    chosen = [name for name in (*CASES, *SCANS) if any(name.startswith(prefix) for prefix in options.kernels)]
     sides = ("theirs",) if options.theirs_only else ("ours", "theirs")
     print(
         f"PyTorch {torch.__version__}, {options.threads} threads, float32, {TOKENS} tokens, {HEADS} heads of {WIDTH}; ours, theirs, ratio"
@@ -265,7 +308,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{'kernel':17}  {titles}   best runs and errors")
     rows = []
     for name in chosen:
-        rows.append(measure(Case(name), sides, options.repeat, options.threads))
+        rows.append(measure(Case(name), sides, options.repeat, options.threads, options.forward_only))
         print(show(rows[-1]), flush=True)
     if options.json:
         options.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")

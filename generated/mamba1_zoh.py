@@ -2735,7 +2735,7 @@ def chunk_mamba1_zoh(
     delta_bias: torch.Tensor | None = None,
     state_v_first: bool | None = None,
     cu_seqlens: torch.Tensor | None = None,
-    chunk_size: int = 64,
+    chunk_size: int = 16,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The chunkwise form, with a backward: training and prefill. Triton kernels on GPUs, PyTorch elsewhere and for float64 inputs.
 
@@ -2757,7 +2757,7 @@ def chunk_mamba1_zoh(
         output_final_state: whether to return the state after the last token.
         state_v_first: order of the state's axes, True for [.., P, N]; None for the declared [P, N].
         cu_seqlens: int32 or int64 boundaries [N + 1] of sequences packed into one row (B = 1).
-        chunk_size: tokens per chunk: 16, 32 or 64; kernels may take fewer, as far as their tiles fit.
+        chunk_size: tokens whose states PyTorch holds at once: 16, 32 or 64; kernels take one token after another.
 
     Returns:
         out [B, T, HV, P], and the final state [N, HV, P, N] in float32 (float64 for float64 inputs), or None.
@@ -2833,7 +2833,7 @@ def mamba1_zoh(
         output_final_state,
         state_v_first,
         cu_seqlens,
-        64,
+        16,
     )
 
 

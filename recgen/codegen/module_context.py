@@ -50,6 +50,7 @@ class ModuleContext:
     states: tuple[StateRow, ...]
     chunked: bool
     scanned: bool
+    chunk_size: str
     several_states: bool
     matrix_states: bool
     state_type: str
@@ -156,6 +157,7 @@ def build_module_context(form: Form, header: tuple[str, ...], digest: str, opera
         states=tuple(StateRow(s.name, quoted(s.axes[::-1] if s.turned else s.axes), s.turned) for s in states),
         chunked=isinstance(form, NormalForm),
         scanned=scanned,
+        chunk_size="16" if scanned else "64",  # a scan's chunk of states stays in a core's cache
         several_states=len(states) > 1,
         matrix_states=matrices,
         state_type=_state_type(states),
@@ -306,7 +308,7 @@ def _docs(form: Form, lead: tuple[str, ...], chunked: bool = False) -> str:
         f"    output_final_state: whether to return the state{'' if one else 's'} after the last token.",
         *_order_lines(form),
         "    cu_seqlens: int32 or int64 boundaries [N + 1] of sequences packed into one row (B = 1).",
-        *["    chunk_size: tokens per chunk: 16, 32 or 64; kernels may take fewer, as far as their tiles fit."] * chunked,
+        *[_chunk_line(form)] * chunked,
         "",
         "Returns:",
         f"    {_output_text(form, lead)}, and the final {f'state {state}' if one else f'states: {state}'}"
@@ -314,6 +316,12 @@ def _docs(form: Form, lead: tuple[str, ...], chunked: bool = False) -> str:
     ]
     lines += ["", "Raises:", "    ValueError, TypeError: an argument is wrong; the message names it, what it should be and what it is."]
     return "\n".join(f"    {line}".rstrip() for line in ["", *lines])
+
+
+def _chunk_line(form: Form) -> str:
+    if isinstance(form, NormalForm):
+        return "    chunk_size: tokens per chunk: 16, 32 or 64; kernels may take fewer, as far as their tiles fit."
+    return "    chunk_size: tokens whose states PyTorch holds at once: 16, 32 or 64; kernels take one token after another."
 
 
 def _step_docs(form: Form) -> str:

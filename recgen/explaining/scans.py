@@ -102,7 +102,7 @@ def _plan(form: ScanForm, plan: TokenPlan, module: GeneratedModule) -> Stage:
     entries = " + ".join(" ".join(s.info.axes) or "1" for s in form.states)
     r = plan.recurrent
     facts = (
-        f"saved for the backward: the states before every {SEGMENT}th token, 4 ({entries}) bytes each; nothing else",
+        f"saved for the backward: the states before every {SEGMENT}th token, in PyTorch every 16th, 4 ({entries}) bytes each",
         "computed again in the backward: multipliers, writes and states",
         f"kernels: blocks of {form.token.split or 'nothing'}, about {r.forward} entries a program forward, {r.backward} backward",
         "in PyTorch: chunks of tokens, a call for each token over all channels",
