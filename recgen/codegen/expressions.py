@@ -106,7 +106,7 @@ def _results(program: Program, wanted: tuple[Value, ...]) -> tuple[str, ...]:
 
 def _read_gradients(program: Program, reads: tuple[Value, ...], form: NormalForm) -> tuple[str, ...]:
     """The gradients of the reads with all their entries: that of a sum is one number for all of them."""
-    owner = next(a for a in form.recurrence.arguments if form.value_axis in a.axes)
+    owner = axis_owner(form.recurrence, form.value_axis)
     size = f"{local(owner.name)}.shape[{owner.axes.index(form.value_axis) - len(owner.axes)}]"
     found, repeated = dict(program.results), _repeated(program.statements)
     texts = []
@@ -133,11 +133,16 @@ def _body(program: Program, form: NormalForm, roles: tuple[tuple[str, Term], ...
     return (*axis_lines(form.recurrence, [t for _, t in roles]), *program_lines(program.statements))
 
 
+def axis_owner(recurrence: Recurrence, axis: str) -> ArgumentInfo:
+    """The first argument that has this axis, one that is always there before those that an option leaves out."""
+    return min((a for a in recurrence.arguments if axis in a.axes), key=lambda a: bool(a.needed_if))
+
+
 def axis_lines(recurrence: Recurrence, terms: list[Term]) -> tuple[str, ...]:
     """`K = k.shape[-1]` for every axis size that the terms mention."""
     axes = dict.fromkeys(x.axis for t in terms for x in walk(t) if isinstance(x, AxisSize))
     lines = []
     for axis in axes:
-        owner = next(a for a in recurrence.arguments if axis in a.axes)
+        owner = axis_owner(recurrence, axis)
         lines.append(f"{axis} = {local(owner.name)}.shape[{owner.axes.index(axis) - len(owner.axes)}]")
     return tuple(lines)

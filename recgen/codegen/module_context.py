@@ -75,6 +75,7 @@ class ModuleContext:
     number_tuple: str
     flag_tuple: str
     first_argument: str
+    anchor: int
     argument_docs: str
     chunk_docs: str
     step_docs: str
@@ -120,9 +121,15 @@ def output_axes(form: Form) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(a for a in o.value.shape if a != "1") for o in form.outputs)
 
 
+def _always_there(recurrence: Recurrence) -> tuple[int, ...]:
+    """The inputs that no option leaves out; all of them where each is left out by some."""
+    inputs = [(i, a) for i, a in enumerate(recurrence.arguments) if a.role == "input"]
+    return tuple(i for i, a in inputs if not a.needed_if) or tuple(i for i, _ in inputs)
+
+
 def output_like(form: Form) -> tuple[int, ...]:
-    """For every output, the argument whose dtype it takes: the first input with its axis."""
-    inputs = [(i, a) for i, a in enumerate(form.recurrence.arguments) if a.role == "input"]
+    """For every output, the argument whose dtype it takes: the first input with its axis, of those that are always there."""
+    inputs = [(i, form.recurrence.arguments[i]) for i in _always_there(form.recurrence)]
     return tuple(next((i for i, a in inputs if axes and axes[0] in a.axes), inputs[0][0]) for axes in output_axes(form))
 
 
@@ -186,7 +193,8 @@ def build_module_context(form: Form, header: tuple[str, ...], digest: str, opera
         argument_tuple=_items(tuple(a.name for a in r.arguments)),
         number_tuple=_items(tuple(o.name for o in numbers)),
         flag_tuple=_items(tuple(o.name for o in flags)),
-        first_argument=r.arguments[0].name,
+        first_argument=r.arguments[_always_there(r)[0]].name,
+        anchor=_always_there(r)[0],
         argument_docs=_docs(form, ("B", "T")),
         chunk_docs=_docs(form, ("B", "T"), chunked=True),
         step_docs=_step_docs(form),

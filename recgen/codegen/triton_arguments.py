@@ -146,7 +146,7 @@ def wide_source(recurrence: Recurrence) -> str:
 
 
 def dtype_source(recurrence: Recurrence, axis: str) -> str:
-    """The input whose dtype an output over this axis takes: the first over the same axis, for a scalar the first of all."""
+    """The input whose dtype an output takes: of those that are always there the first over the same axis, for a scalar the first of all."""
     inputs = [a for a in recurrence.arguments if a.role == "input"]
-    same = [a for a in inputs if axis in a.axes] if axis else inputs
-    return next((a for a in same if not a.needed_if), (same or inputs)[0]).name
+    always = [a for a in inputs if not a.needed_if] or inputs
+    return next((a for a in always if axis in a.axes), always[0]).name

@@ -189,7 +189,7 @@ HINTS = {"mul": "product", "div": "quotient", "add": "total", "sub": "difference
 
 
 def fold(op: str, operands: tuple[Operand, ...]) -> Literal:
-    """An operation on numbers alone, kept as an expression of Python."""
+    """An operation on numbers alone, kept as an expression of Python; without its functions, whose names values may have."""
     texts = [o.text for o in operands if isinstance(o, Literal)]
     symbols = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**"}
     if op in symbols:
@@ -197,21 +197,21 @@ def fold(op: str, operands: tuple[Operand, ...]) -> Literal:
     if op == "neg":
         return Literal(f"(-{texts[0]})", None)
     if op in ("min", "max"):
-        return Literal(f"{op}({', '.join(texts)})", None)
+        return Literal(f"({texts[0]} if {texts[0]} {'<' if op == 'min' else '>'} {texts[1]} else {texts[1]})", None)
     if op.startswith("where"):
         return Literal(f"({texts[2]} if {texts[0]} {op[5:]} {texts[1]} else {texts[3]})", None)
     if op == "abs":
-        return Literal(f"abs({texts[0]})", None)
+        return Literal(f"math.fabs({texts[0]})", None)
     formulas = {
         "sigmoid": "1 / (1 + math.exp(-{0}))",
         "softplus": "math.log1p(math.exp({0}))",
         "logsigmoid": "-math.log1p(math.exp(-{0}))",
         "rsqrt": "{0} ** -0.5",
         "silu": "{0} / (1 + math.exp(-{0}))",
-        "relu": "max({0}, 0.0)",
+        "relu": "({0} if {0} > 0.0 else 0.0)",
         "sign": "math.copysign(1.0, {0})",
         "sign_of": "(-1.0 if {0} < 0 else 1.0)",
-        "log_floor": "math.log(max(abs({0}), 2.0**-60))",
+        "log_floor": "math.log(math.fabs({0}) if math.fabs({0}) > 2.0**-60 else 2.0**-60)",
     }
     return Literal(f"({formulas.get(op, f'math.{op}({{0}})').format(texts[0])})", None)
 
