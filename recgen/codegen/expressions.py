@@ -59,7 +59,7 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
     reserved = RESERVED | {o.name for o in recurrence.options}
     program = complete(lower(operands.terms, inputs, names, reserved | {o.name for o in operands.operands}), operands.terms)
     sizes = {o.name: o.size for o in operands.operands}
-    printed = in_chunks(program, sizes, next(v.name for v in arguments if v.per_token))
+    printed = in_chunks(program, sizes, always_there(recurrence))
     differentiable = Program(program.inputs, program.statements, tuple(r for r in program.results if r[0] != "sign"))
     backward, cotangents = differentiate(differentiable, arguments, reserved)
     read_tags = [f"read{r.tag}" for r in operands.reads]
@@ -69,7 +69,7 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
     readout = complete(lower(outputs, (*inputs, *read_inputs), names, reserved), outputs)
     readout_backward, output_cotangents = differentiate(readout, (*read_values, *arguments), reserved)
     return Expressions(
-        operands=(*axis_lines(form.recurrence, [t for _, t in operands.terms]), *program_lines(printed.statements)),
+        operands=(*axis_lines(recurrence, [t for _, t in operands.terms]), *program_lines(printed.statements, always_there(recurrence))),
         operand_results=printed.results,
         operands_gradient=(*_squeezed(cotangents, sizes), *_body(backward, form, operands.terms)),
         operand_cotangents=_parameters(cotangents, [name for name, _ in operands.terms if name != "sign"]),
@@ -130,7 +130,12 @@ def _repeated(statements: tuple[Statement, ...]) -> set[str]:
 
 
 def _body(program: Program, form: NormalForm, roles: tuple[tuple[str, Term], ...]) -> tuple[str, ...]:
-    return (*axis_lines(form.recurrence, [t for _, t in roles]), *program_lines(program.statements))
+    return (*axis_lines(form.recurrence, [t for _, t in roles]), *program_lines(program.statements, always_there(form.recurrence)))
+
+
+def always_there(recurrence: Recurrence) -> str:
+    """The variable of the first input that no option leaves out."""
+    return local(min((a for a in recurrence.arguments if a.role == "input"), key=lambda a: bool(a.needed_if)).name)
 
 
 def axis_owner(recurrence: Recurrence, axis: str) -> ArgumentInfo:

@@ -30,7 +30,7 @@ def gradient_text(program: TokenProgram, recurrence: Recurrence) -> GradientText
     found = dict(program.adjoint.results)
     inputs = (*program.arguments, *program.before)
     owners = _owners((*program.before, *(v for v in program.arguments if v.name not in optional), *program.arguments))
-    body = _lines(program.adjoint.statements, owners)
+    body = _lines(program.adjoint.statements, owners, program.before[0].name)
     used = _axes(program.adjoint.statements, frozenset(owners))
     return GradientText(
         parameters=(
@@ -59,22 +59,24 @@ def _owners(values: tuple[Value, ...]) -> Owners:
     return owners
 
 
-def _lines(statements: tuple[Statement, ...], owners: Owners, indent: str = "") -> tuple[str, ...]:
-    """One line for every statement, branches as if/else."""
+def _lines(statements: tuple[Statement, ...], owners: Owners, state: str, indent: str = "") -> tuple[str, ...]:
+    """One line for every statement, branches as if/else; `state` is one of the states before the token."""
     lines: list[str] = []
     for s in statements:
         if isinstance(s, Assign):
-            lines.append(f"{indent}{s.target.name} = {_assigned(s, owners)}")
+            lines.append(f"{indent}{s.target.name} = {_assigned(s, owners, state)}")
             continue
-        lines += [f"{indent}if {s.option}:", *_lines(s.then, owners, indent + INDENT)]
-        lines += [f"{indent}else:", *_lines(s.otherwise, owners, indent + INDENT)]
+        lines += [f"{indent}if {s.option}:", *_lines(s.then, owners, state, indent + INDENT)]
+        lines += [f"{indent}else:", *_lines(s.otherwise, owners, state, indent + INDENT)]
     return tuple(lines)
 
 
-def _assigned(s: Assign, owners: Owners) -> str:
+def _assigned(s: Assign, owners: Owners, state: str) -> str:
     """The right-hand side; what moves between shapes is of this printer, the rest as in any program."""
     names = [operand_text(x) for x in s.args]
     rows, columns = shape_of(s.target)
+    if s.op == "copy" and isinstance(s.args[0], Literal):
+        return f"{state}.new_full((*{state}.shape[:-2], 1, 1), {names[0]})"
     if s.op == "spread":
         return f"{names[0]}.expand(*{names[0]}.shape[:-2], {rows}, {columns})"
     if s.op == "turn":

@@ -72,7 +72,8 @@ class TokenPrinter:
         if term.op == "transpose":
             return f"{args[0]}.mT"
         if term.op == "select":
-            return f"({args[0]} if {term.option} else {args[1]})"
+            then, otherwise = args if self._is_number(term) else map(self._tensor, term.args)
+            return f"({then} if {term.option} else {otherwise})"
         if term.op.startswith("where"):
             return f"torch.where({self._tensor(term.args[0])} {term.op[5:]} {args[1]}, {args[2]}, {args[3]})"
         if term.op in ("min", "max"):
@@ -89,7 +90,7 @@ class TokenPrinter:
         assert term.op in ELEMENTWISE, term.op
         functions = {"logsigmoid": "F.logsigmoid", "softplus": "_softplus", "silu": "F.silu"}
         if self._is_number(term.args[0]):
-            return f"{functions.get(term.op, 'torch.' + term.op)}(torch.tensor({arg}))"
+            return f"{functions.get(term.op, 'torch.' + term.op)}({self._tensor(term.args[0])})"
         return f"{functions.get(term.op, 'torch.' + term.op)}({arg})"
 
     def _extremum(self, term: Apply, args: list[str]) -> str:
@@ -102,7 +103,7 @@ class TokenPrinter:
         return f"torch.{'minimum' if term.op == 'min' else 'maximum'}({args[0]}, {args[1]})"
 
     def _tensor(self, term: Term) -> str:
-        return f"torch.tensor({self.text(term)})" if self._is_number(term) else self.text(term)
+        return f"torch.tensor({self.text(term)}, dtype=torch.float64)" if self._is_number(term) else self.text(term)
 
     @staticmethod
     def _is_number(term: Term) -> bool:

@@ -36,15 +36,15 @@ INDENT = "    "
 # ------------------------------------------------------------------ programs
 
 
-def program_lines(statements: tuple[Statement, ...], indent: str = "") -> tuple[str, ...]:
-    """One line of Python for every statement, branches as if/else."""
+def program_lines(statements: tuple[Statement, ...], like: str, indent: str = "") -> tuple[str, ...]:
+    """One line of Python for every statement, branches as if/else; `like` is a tensor that is always there."""
     lines: list[str] = []
     for s in statements:
         if isinstance(s, Assign):
-            lines.append(f"{indent}{s.target.name} = {assignment(s)}")
+            lines.append(f"{indent}{s.target.name} = {_number(s, like) or assignment(s)}")
             continue
-        lines += [f"{indent}if {s.option}:", *program_lines(s.then, indent + INDENT)]
-        lines += [f"{indent}else:", *program_lines(s.otherwise, indent + INDENT)]
+        lines += [f"{indent}if {s.option}:", *program_lines(s.then, like, indent + INDENT)]
+        lines += [f"{indent}else:", *program_lines(s.otherwise, like, indent + INDENT)]
     return tuple(lines)
 
 
@@ -53,6 +53,13 @@ def operand_text(operand: Operand) -> str:
     if isinstance(operand, Value):
         return operand.name
     return {"inf": "math.inf", "-inf": "-math.inf", "(-inf)": "-math.inf"}.get(operand.text, operand.text)
+
+
+def _number(s: Assign, like: str) -> str | None:
+    """A number that stands where another branch has a value of every token."""
+    if s.op != "copy" or not isinstance(s.args[0], Literal):
+        return None
+    return f"{like}.new_full((*sizes.lead, sizes.heads), {operand_text(s.args[0])})"
 
 
 def assignment(s: Assign) -> str:
@@ -64,8 +71,6 @@ def assignment(s: Assign) -> str:
         return _extremum(s, names)
     if s.op.startswith("where"):
         return f"torch.where({names[0]} {s.op[5:]} {names[1]}, {names[2]}, {names[3]})"
-    if s.op == "copy" and isinstance(s.args[0], Literal):
-        return f"torch.full_like({names[1]}, {names[0]})"
     raise AssertionError(f"no PyTorch form of {s.op}")
 
 

@@ -15,7 +15,7 @@ DELTA = Case("gated_delta_rule", SIZES)
 EVERY_SPEC = [
     "delta_rule", "gated_delta_rule", "gla", "hgrn2", "kda", "lightning_attention", "linear_attention", "mamba2", "retnet",
     "rwkv6", "rwkv7", "simple_gla",
-    "features", "forget_after_correct", "forgetting", "functions", "narrow_outputs", "outputs", "powers", "signed", "square", "two_rank",
+    "features", "forget_after_correct", "forgetting", "functions", "narrow_outputs", "outputs", "signed", "square", "two_rank",
 ]  # fmt: skip
 
 
