@@ -8,6 +8,9 @@ from recgen.analysis.normal_form import NormalForm
 from recgen.compilers import COMPILER_FAULTS, CompilerFault
 from recgen.tiles import ChunkTiles, rows_for
 
+MOST_TOKENS, LEAST_TOKENS = 64, 16
+"""Of a chunk."""
+
 
 @dataclass(frozen=True)
 class RecurrentTiles:
@@ -43,6 +46,8 @@ class KernelPlan:
     `chunk`: the tiles of the chunkwise kernels, of which the first row that fits is used; `tuned`: the first of them, from files of
     tuned tiles; `faults`: compilers that they refuse.
     `stretch`: chunks times heads that the PyTorch chunk form works on together, enough for the cores and few enough for their caches.
+    `tokens`: of a chunk at most. The digits that the inverse loses grow with the writes that correct each other in it, in float32 about
+    1e-8 for each at 7 keys; so the micro-steps of a chunk are no more than the tokens of one without: 64.
     """
 
     recurrent: RecurrentTiles
@@ -51,6 +56,7 @@ class KernelPlan:
     faults: tuple[CompilerFault, ...] = COMPILER_FAULTS
     tuned: tuple[ChunkTiles, ...] = ()
     stretch: int = 32
+    tokens: int = MOST_TOKENS
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,17 @@ class TokenPlan:
 def make_plan(form: NormalForm, tuned: tuple[ChunkTiles, ...] = ()) -> KernelPlan:
     """The plan of a form; `tuned`: rows of tiles that go before those of the table."""
     segments = SegmentPlan(fill=3, least=4) if form.feedback else SegmentPlan(fill=8, least=4)
-    return KernelPlan(RecurrentTiles(), tuned + rows_for(form.decay.kind, form.feedback, form.whole_values), segments, tuned=tuned)
+    rows = tuned + rows_for(form.decay.kind, form.feedback, form.whole_values)
+    return KernelPlan(RecurrentTiles(), rows, segments, tuned=tuned, tokens=_tokens(form))
+
+
+def _tokens(form: NormalForm) -> int:
+    """The most tokens of a chunk, a power of 2."""
+    steps = len({s.slot for s in form.streams if s.correct is not None})
+    tokens = MOST_TOKENS
+    while tokens * steps > MOST_TOKENS and tokens > LEAST_TOKENS:
+        tokens //= 2
+    return tokens
 
 
 def make_token_plan() -> TokenPlan:

@@ -2,54 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from recgen.analysis.algebra import (
-    Column,
-    Dense,
-    Diagonal,
-    Factor,
-    Product,
-    Refusal,
-    Row,
-    StateFactor,
-    expand,
-    flip,
-    plus,
-    quotient,
-    scalar_term,
-    times,
-)
+from recgen.analysis.algebra import Column, Dense, Diagonal, Factor, Product, Refusal, Row, StateFactor, expand, flip, times
 from recgen.analysis.decay import Multiplier, decay_of
 from recgen.analysis.normal_form import Decay, NormalForm, Output, ReadOut, Stream
 from recgen.analysis.readout import Reads
+from recgen.analysis.streams import Link, streams_of
 from recgen.lang.recurrence import Recurrence, StateInfo
-from recgen.lang.terms import SCALAR, Apply, Argument, Constant, State, Term, walk
-
-
-@dataclass(frozen=True)
-class _Link:
-    """A product that carries the state on: decay alone (`write` None), or a correction written along `write`, read along `correct`."""
-
-    multiplier: Multiplier
-    write: Term | None
-    correct: Term | None
-    product: Product
+from recgen.lang.source import Span
+from recgen.lang.terms import SCALAR, Apply, Argument, State, Term, walk
 
 
 def analyze(recurrence: Recurrence) -> NormalForm:
     """The normal form; raises `Refusal` with the reason in the user's terms and the span of the term that breaks it."""
     state = _single_state(recurrence)
     _refuse_plan(recurrence)
-    products = tuple(p for p in expand(state.equation) if p.coefficient != 0.0)
+    steps = tuple(tuple(p for p in expand(equation) if p.coefficient != 0.0) for equation in state.steps)
     outputs = [recurrence.definition(name) for name in recurrence.outputs]
-    transposed = _key_side_is_right(products, outputs, state)
+    transposed = _key_side_is_right(tuple(p for products in steps for p in products), outputs, state)
+    if transposed:
+        steps = tuple(tuple(_turned_over(p) for p in products) for products in steps)
     axes = state.axes[::-1] if transposed else state.axes
-    links, constants = _split(tuple(_turned_over(p) for p in products) if transposed else products, axes)
-    decay, multiplier = decay_of([x.multiplier for x in links if x.write is None], recurrence, state)
-    streams, notes = _streams([x for x in links if x.write is not None], constants, multiplier)
-    reads = Reads(state.name, transposed)
+    decay, streams, notes, first = _micro_steps(steps, axes, recurrence, state)
+    reads = Reads(state, transposed, first)
     values = tuple(Output(name, reads.extract(term)) for name, term in zip(recurrence.outputs, outputs, strict=True))
     form = NormalForm(
         recurrence,
@@ -75,6 +51,45 @@ def _refuse_matrices(form: NormalForm) -> None:
         if not isinstance(node, Argument) and "1" not in node.shape:
             advice = "multiply out what is in brackets, as in `k - a * (a^T @ k)` for `(I - a @ a^T) @ k`"
             raise Refusal(f"a matrix stands inside a number or a function of vectors: {advice}", node.span)
+
+
+def _micro_steps(
+    steps: tuple[tuple[Product, ...], ...], axes: tuple[str, ...], recurrence: Recurrence, state: StateInfo
+) -> tuple[Decay, tuple[Stream, ...], list[str], int]:
+    """Decay, streams, notes, and the first step that changes the state, from the products of every micro-step of a token."""
+    decay, decaying = Decay("none", None, True, None, True), -1
+    streams: tuple[Stream, ...] = ()
+    notes: list[str] = []
+    for slot, products in enumerate(steps):
+        links, constants = _split(products, axes, slot)
+        own, multiplier = decay_of([x.multiplier for x in links if x.write is None], recurrence, state)
+        if own.kind != "none" and (streams or decaying >= 0):
+            text = _step_text(state, slot)
+            before = f"{_step_text(state, decaying)} decays already" if decaying >= 0 else "an earlier one writes"
+            raise Refusal(
+                f"the micro-step {text} decays the state, but {before}; one decay before all writes is compiled", _decay_span(links)
+            )
+        if own.kind != "none":
+            decay, decaying = own, slot
+        after = decay.kind != "none" and decaying < slot
+        found, told = streams_of([x for x in links if x.write is not None], constants, multiplier, slot, after)
+        streams, notes = (*streams, *found), notes + told
+    if len({s.slot for s in streams}) > 1:
+        notes.append("a correction finds what earlier micro-steps of its token wrote: their scores include the token")
+    if not streams:
+        raise Refusal("nothing is ever written into the state", None)
+    first = min([s.slot for s in streams] + [decaying] * (decaying >= 0), default=0)
+    return decay, streams, list(dict.fromkeys(notes)), first
+
+
+def _step_text(state: StateInfo, slot: int) -> str:
+    """A micro-step in the user's terms."""
+    return f"`{state.name}[t, {slot}]`"
+
+
+def _decay_span(links: list[Link]) -> Span | None:
+    """Where a micro-step scales the state."""
+    return next(x.product.span for x in links if x.write is None and not x.multiplier.trivial)
 
 
 def _single_state(recurrence: Recurrence) -> StateInfo:
@@ -166,8 +181,8 @@ def _turned_over(product: Product) -> Product:
     return replace(turned, chain=chain)
 
 
-def _split(products: tuple[Product, ...], axes: tuple[str, ...]) -> tuple[list[_Link], list[Product]]:
-    """Products that carry the state on, and products that only write."""
+def _split(products: tuple[Product, ...], axes: tuple[str, ...], slot: int) -> tuple[list[Link], list[Product]]:
+    """Products of a micro-step that carry the state on, and products that only write."""
     links, constants = [], []
     _refuse_value_decay([p for p in products if p.state is not None], axes)
     for p in products:
@@ -175,7 +190,7 @@ def _split(products: tuple[Product, ...], axes: tuple[str, ...]) -> tuple[list[_
             constants.append(p)
             continue
         at = next(i for i, f in enumerate(p.chain) if isinstance(f, StateFactor))
-        links.append(_link(p, at))
+        links.append(_link(p, at, slot))
     return links, constants
 
 
@@ -191,11 +206,13 @@ def _refuse_value_decay(products: list[Product], axes: tuple[str, ...]) -> None:
             )
 
 
-def _link(product: Product, at: int) -> _Link:
+def _link(product: Product, at: int, slot: int) -> Link:
     factor, left, right = product.chain[at], product.chain[:at], product.chain[at + 1 :]
     assert isinstance(factor, StateFactor)
-    if factor.state.lag != 1:
-        raise Refusal(f"the equation of {factor.state.name}[t] reads {factor.state.name}[t]", factor.state.span)
+    if (factor.state.lag, factor.state.micro) != ((0, slot - 1) if slot else (1, None)):
+        name, read = factor.state.name, "t-1" if factor.state.lag else f"t, {factor.state.micro}"
+        before = f"{name}[t, {slot - 1}]" if slot else f"{name}[t-1]"
+        raise Refusal(f"the micro-step `{name}[t, {slot}]` reads `{name}[{read}]`, not `{before}` before it", factor.state.span)
     for f in (*left, *right):
         if isinstance(f, Dense):
             raise Refusal(
@@ -217,7 +234,7 @@ def _link(product: Product, at: int) -> _Link:
             diagonal = d
         case _:
             write, correct = _rank_one(left, product)
-    return _Link(Multiplier(product.coefficient, product.scalars, diagonal), write, correct, product)
+    return Link(Multiplier(product.coefficient, product.scalars, diagonal), write, correct, product)
 
 
 def _rank_one(left: tuple[object, ...], product: Product) -> tuple[Term, Term]:
@@ -230,100 +247,6 @@ def _rank_one(left: tuple[object, ...], product: Product) -> tuple[Term, Term]:
     if isinstance(first, Diagonal):
         write = times(first.term, write)
     return write, correct
-
-
-def _streams(links: list[_Link], constants: list[Product], decay: Multiplier) -> tuple[tuple[Stream, ...], list[str]]:
-    """One stream for every write direction: corrections and plain writes along the same direction are merged."""
-    directions: list[Term] = []
-    plain: dict[Term, Term] = {}
-    for p in constants:
-        write, value = _outer_product(p)
-        if write not in directions:
-            directions.append(write)
-        plain[write] = plus(plain[write], value) if write in plain else value
-    corrections: dict[Term, list[_Link]] = {}
-    for link in links:
-        assert link.write is not None
-        if link.write not in directions:
-            directions.append(link.write)
-        corrections.setdefault(link.write, []).append(link)
-    if not directions:
-        raise Refusal("nothing is ever written into the state", None)
-    streams = tuple(_stream(w, plain.get(w), corrections.get(w, []), decay) for w in directions)
-    merged = sum(w in plain for w in corrections)
-    notes = [f"{merged} correction and plain write along one direction: one stream"] if merged else []
-    notes += ["the correction reads the decayed state: inclusive sums"] * any(s.decayed for s in streams)
-    notes += ["the correction reads the state before its decay: exclusive sums"] * any(
-        s.correct is not None and not s.decayed for s in streams
-    )
-    return streams, notes
-
-
-def _outer_product(p: Product) -> tuple[Term, Term]:
-    """A plain write as (direction over the key axis, value over the value axis), its scalars on the value."""
-    if len(p.chain) == 2 and isinstance(p.chain[0], Column) and isinstance(p.chain[1], Row):
-        return p.chain[0].term, times(scalar_term(p.coefficient, p.scalars), p.chain[1].term)
-    if p.chain and isinstance(p.chain[0], Dense):
-        raise Refusal("a full matrix is written into the state; a write is a column times a row", p.chain[0].term.span or p.span)
-    raise Refusal("this write into the state is no column times a row", p.span)
-
-
-def _stream(write: Term, value: Term | None, links: list[_Link], decay: Multiplier) -> Stream:
-    if not links:
-        return Stream(write, value, None, None, False)
-    undecayed = [_without(x, decay) for x in links]
-    decayed = all(u is not None for u in undecayed) and not decay.trivial
-    pairs = [u if decayed and u is not None else (x.multiplier, x.correct) for x, u in zip(links, undecayed, strict=True)]
-    if len(pairs) == 1:
-        multiplier, correct = pairs[0]
-        assert correct is not None
-        strength = scalar_term(multiplier.coefficient, multiplier.scalars)
-        return Stream(write, value, None if strength == Constant(1.0) else strength, correct, decayed)
-    total: Term | None = None
-    for multiplier, correct in pairs:
-        assert correct is not None
-        part = times(scalar_term(multiplier.coefficient, multiplier.scalars), correct)
-        total = part if total is None else plus(total, part)
-    return Stream(write, value, None, total, decayed)
-
-
-def _without(link: _Link, decay: Multiplier) -> tuple[Multiplier, Term | None] | None:
-    """The correction with the decay taken out of it, or None where it does not contain the decay."""
-    assert link.correct is not None
-    scalars = Counter(link.multiplier.scalars)
-    needed = Counter(decay.scalars)
-    if any(scalars[s] < n for s, n in needed.items()):
-        return None
-    correct = link.correct
-    if decay.diagonal is not None:
-        taken = _take(correct, decay.diagonal)
-        if taken is None:
-            return None
-        correct = taken
-    left = list(link.multiplier.scalars)
-    for s in decay.scalars:
-        left.remove(s)
-    coefficient = quotient(link.multiplier.coefficient, decay.coefficient)
-    return None if coefficient is None else (replace(link.multiplier, coefficient=coefficient, scalars=tuple(left)), correct)
-
-
-def _take(vector: Term, factor: Term) -> Term | None:
-    """The vector with `factor` (itself a product) taken out of its elementwise product, or None."""
-    have, want = _factors(vector), Counter(_factors(factor))
-    if any(Counter(have)[f] < n for f, n in want.items()):
-        return None
-    for f in want.elements():
-        have.remove(f)
-    out: Term = Constant(1.0)
-    for f in have:
-        out = times(out, f)
-    return out if have else None
-
-
-def _factors(vector: Term) -> list[Term]:
-    if isinstance(vector, Apply) and vector.op == "mul":
-        return _factors(vector.args[0]) + _factors(vector.args[1])
-    return [vector]
 
 
 def _describe(decay: Decay, transposed: bool) -> list[str]:

@@ -6,6 +6,9 @@ Per token, with the state oriented [key axis, value axis] and R write streams:
     D_t = diag(exp(g_t)) S_{t-1} where `Stream.decayed`, else S_{t-1}
     reads: S_t^T q_t (lag 0) or S_{t-1}^T q_t (lag 1), across S_t q_t or S_{t-1} q_t with q over the value axis;
     outputs: any function of the reads and of the token's inputs
+
+Where a token has micro-steps, a stream's `slot` is the one that writes it: a correction finds the writes of the same token's smaller slots
+in D_t too, and a read of lag 0 those up to its own slot.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ class Stream:
     """One rank-one write a token.
 
     Direction `write` (key column); `value` X (value column, None for 0); `strength` c (scalar, None for 1) times the state's answer to
-    `correct` a (key column, None for no correction), of the decayed state where `decayed`.
+    `correct` a (key column, None for no correction), of the decayed state where `decayed`. `slot`: the micro-step, 0 where there are none.
     """
 
     write: Term
@@ -45,17 +48,19 @@ class Stream:
     strength: Term | None
     correct: Term | None
     decayed: bool
+    slot: int = 0
 
 
 @dataclass(frozen=True)
 class ReadOut:
-    """A vector read from the state after the token (lag 0) or before it (lag 1).
+    """A vector read from the state after micro-step `slot` of the token (lag 0) or before the token (lag 1).
 
     S^T query over the value axis, or where `across` S query over the key axis, the query over the value axis.
     """
 
     query: Term
     lag: int
+    slot: int = 0
     across: bool = False
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from recgen.analysis.algebra import Column, Diagonal, Product, Refusal, Row, StateFactor, expand, flip, plus, scalar_term, times, transpose
 from recgen.analysis.normal_form import ReadOut
+from recgen.lang.recurrence import StateInfo
 from recgen.lang.terms import SCALAR, Apply, Read, Term, reads_state
 
 
@@ -15,10 +16,12 @@ def _reads_a_matrix(term: Term) -> bool:
 class Reads:
     """Collects the reads of the outputs of one recurrence, equal ones once."""
 
-    def __init__(self, state: str, transposed: bool) -> None:
+    def __init__(self, state: StateInfo, transposed: bool, first: int) -> None:
+        """`first`: the first micro-step that changes the state; before it, a micro-state is the state before the token."""
         self.found: list[ReadOut] = []
-        self._state = state
+        self._last = len(state.micro)
         self._transposed = transposed
+        self._first = first
 
     def extract(self, term: Term) -> Term:
         """The output with every linear read of the state replaced by a `Read`; raises Refusal where the state enters otherwise."""
@@ -61,7 +64,9 @@ class Reads:
         return self._prefixed(before, self._read(query, factor), p)
 
     def _read(self, query: Term, factor: StateFactor) -> Term:
-        read = ReadOut(query, factor.state.lag, across=factor.transposed == self._transposed)
+        slot = self._last if factor.state.micro is None else factor.state.micro
+        before = factor.state.lag == 1 or slot < self._first
+        read = ReadOut(query, int(before), 0 if before else slot, factor.transposed == self._transposed)
         if read not in self.found:
             self.found.append(read)
         axis = factor.state.shape[1 if factor.transposed else 0]

@@ -7,9 +7,27 @@ row. The value is the same.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from recgen.analysis.algebra import transpose
-from recgen.lang.terms import SCALAR, Apply, Eye, Term, rebuild
+from recgen.lang.recurrence import Recurrence
+from recgen.lang.terms import SCALAR, Apply, Eye, State, Term, rebuild
+
+
+def one_step(recurrence: Recurrence) -> Recurrence:
+    """The recurrence with every micro-state put in where it is read, so that a token has one step."""
+    steps: dict[tuple[str, int | None], Term] = {}
+
+    def put_in(term: Term) -> Term:
+        return steps[term.name, term.micro] if isinstance(term, State) and term.lag == 0 and term.micro is not None else term
+
+    states = []
+    for state in recurrence.states:
+        for i, equation in enumerate(state.micro):
+            steps[state.name, i] = rebuild(equation, put_in)
+        states.append(replace(state, equation=rebuild(state.equation, put_in), micro=()))
+    definitions = tuple(replace(d, value=rebuild(d.value, put_in)) for d in recurrence.definitions)
+    return replace(recurrence, states=tuple(states), definitions=definitions) if steps else recurrence
 
 
 def applied(term: Term) -> Term:

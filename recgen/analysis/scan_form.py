@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from recgen.analysis.algebra import Refusal
 from recgen.analysis.recurrent import token_form
+from recgen.analysis.rewriting import one_step
 from recgen.analysis.token_form import Reason, TokenForm
 from recgen.lang.domains import interval
 from recgen.lang.recurrence import Recurrence, StateInfo
@@ -65,6 +66,7 @@ def analyze_scan(recurrence: Recurrence, reasons: tuple[Reason, ...]) -> ScanFor
     Raises `Refusal` with the reason in the user's terms and the span of the term that breaks it.
     """
     token = replace(token_form(recurrence, reasons), kind="scan")
+    recurrence = one_step(recurrence)
     order = _order(recurrence)
     states = tuple(_state(info, recurrence) for info in order)
     terms = [t for s in states for t in (s.decay, s.write) if t is not None]

@@ -24,7 +24,7 @@ from recgen.derive.chunk_ir import (
     nodes,
     used_names,
 )
-from recgen.derive.operands import OperandSet, ReadNames
+from recgen.derive.operands import OperandSet, ReadNames, StreamNames
 
 
 @dataclass(frozen=True)
@@ -203,28 +203,43 @@ def _token(form: NormalForm, operands: OperandSet) -> tuple[Line, ...]:
     """The recurrent form of one token, operands as rows."""
     lines = []
     before = [read for read in operands.reads if read.lag == 1]
-    lines += [Line(f"reads before the write: {_read_text(read)}", _read_line(read)) for read in before]
+    lines += [Line(f"reads before the write: {_read_text(read)}", _read_line(read, "S")) for read in before]
     decayed = "S"
     if form.decay.kind != "none":
         sign = " * sign.mT" if form.decay.signed is not None else ""
         lines.append(Line("the state forgets", f"D = S * torch.exp(log_decay).mT{sign}"))
         decayed = "D"
-    for s in operands.streams:
-        if not s.correct:
-            continue
-        found = f"({s.correct} @ {decayed if s.decayed else 'S'})"
-        answer = f"{s.strength} * {found}" if s.strength else found
-        lines.append(Line("what is written: X + c S^T a", f"E{s.tag} = {s.value} + {answer}" if s.value else f"E{s.tag} = {answer}"))
-    writes = [f"{s.write}.mT * {f'E{s.tag}' if s.correct else s.value}" for s in operands.streams]
-    lines.append(Line("the new state: decay, then write w E^T", f"S = {decayed} + {' + '.join(writes)}"))
-    lines += [Line(f"reads after the write: {_read_text(r)}", _read_line(r)) for r in operands.reads if r.lag == 0]
+    slots = sorted({s.slot for s in operands.streams})
+    early = [r for r in operands.reads if r.lag == 0 and r.slot < slots[0]]
+    lines += [Line("reads before the first write", _read_line(r, decayed)) for r in early]
+    for slot, following in zip(slots, [*slots[1:], None], strict=True):
+        streams = tuple(s for s in operands.streams if s.slot == slot)
+        lines += _resolved(streams, decayed, "S" if slot == slots[0] else decayed)
+        writes = [f"{s.write}.mT * {f'E{s.tag}' if s.correct else s.value}" for s in streams]
+        after = "S" if following is None else "D"
+        meaning = "the new state: decay, then write w E^T" if len(slots) == 1 else "the state after a micro-step"
+        lines.append(Line(meaning, f"{after} = {decayed} + {' + '.join(writes)}"))
+        seeing = [r for r in operands.reads if r.lag == 0 and slot <= r.slot and (following is None or r.slot < following)]
+        lines += [Line(f"reads after the write: {_read_text(r)}", _read_line(r, after)) for r in seeing]
+        decayed = after
     return tuple(lines)
+
+
+def _resolved(streams: tuple[StreamNames, ...], decayed: str, before: str) -> list[Line]:
+    """What the correcting streams of one micro-step write, from the state `decayed`, or from that before its decay."""
+    lines = []
+    for s in streams:
+        if s.correct:
+            found = f"({s.correct} @ {decayed if s.decayed else before})"
+            answer = f"{s.strength} * {found}" if s.strength else found
+            lines.append(Line("what is written: X + c S^T a", f"E{s.tag} = {s.value} + {answer}" if s.value else f"E{s.tag} = {answer}"))
+    return lines
 
 
 def _read_text(read: ReadNames) -> str:
     return f"S_{'{t-1}' if read.lag else 't'}{'' if read.across else '^T'} q"
 
 
-def _read_line(read: ReadNames) -> str:
-    """A read of the state S [K, V] by a row."""
-    return f"read{read.tag} = {read.query} @ {'S.mT' if read.across else 'S'}"
+def _read_line(read: ReadNames, state: str) -> str:
+    """A read of a state [K, V] by a row."""
+    return f"read{read.tag} = {read.query} @ {state}{'.mT' * read.across}"

@@ -18,6 +18,13 @@ def times_rows(strength: str, text: str) -> str:
     return f"b_{strength}[:, None] * {text}" if strength else text
 
 
+def summed(name: str, parts: list[str]) -> tuple[Lines, str]:
+    """The lines that add up more than two tiles in `name`, and the sum as text."""
+    if len(parts) <= 2:
+        return (), " + ".join(parts)
+    return tuple(f"{name} {'+' if i else ''}= {part}" for i, part in enumerate(parts)), name
+
+
 @dataclass(frozen=True)
 class Rows:
     """Key rows [C, K] in products with values: their tile, the numbers that scale each row's product, and one for all ("" for none).

@@ -26,11 +26,11 @@ from recgen.lang.terms import SCALAR, Apply, AxisSize, Constant, OptionValue, Re
 DECAYS = {"none": ChunkDecay, "scalar": ScalarDecay, "vector": VectorDecay}
 _ALONE = (
     "S dS h dh dg passed through log2 coarse out links gamma gamma_before Gc Gf Hc Hf Lc Lf from_start from_start_before to_end "
-    "turns turned turned_before turned_through near near_before diagonal part crossing crossing_before"
+    "turns turned turned_before turned_through near near_before diagonal part crossing crossing_before border"
 )
 _PER_READ = "read d_read dq query_in"
 _PER_READ_ACROSS = "across d_across d_start"
-_PER_STREAM = "E Z X dX dE dw da write_end correct_in"
+_PER_STREAM = "E Z X dX dE dw da write_end correct_in own"
 
 
 def _internal(operands: OperandSet) -> frozenset[str]:
@@ -180,7 +180,7 @@ class ChunkKernels:
                 r.query,
                 s.write,
                 bool(r.lag),
-                bool(r.lag),
+                not r.sees(s),
                 f"dq{r.tag}",
                 f"dw{s.tag}",
                 factor=self.factors.get(r.query, ""),
@@ -191,14 +191,16 @@ class ChunkKernels:
 
     def across_scores(self, read: ReadNames, left: str, target: str) -> tuple[Score, ...]:
         """What a read across takes of each write, as a score of its gradient `left` with the weights as the score's gradient."""
-        before = bool(read.lag)
-        return tuple(Score(f"A_qe{read.tag}{s.tag}", left, s.write, before, before, target, f"dw{s.tag}") for s in self.operands.streams)
+        return tuple(
+            Score(f"A_qe{read.tag}{s.tag}", left, s.write, bool(read.lag), not read.sees(s), target, f"dw{s.tag}")
+            for s in self.operands.streams
+        )
 
     @property
     def found_scores(self) -> tuple[Score, ...]:
         """What each correction finds of each earlier write."""
         return tuple(
-            Score(f"R{s.tag}{r.tag}", s.correct, r.write, not s.decayed, True, f"da{s.tag}", f"dw{r.tag}", s.strength)
+            Score(f"R{s.tag}{r.tag}", s.correct, r.write, not s.decayed, not s.finds(r), f"da{s.tag}", f"dw{r.tag}", s.strength)
             for s in self.feedback
             for r in self.operands.streams
         )

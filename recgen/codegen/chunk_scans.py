@@ -35,15 +35,18 @@ def _inverse_lines(k: ChunkKernels) -> tuple[str, ...]:
     def link(s: StreamNames, r: StreamNames) -> str:
         return k.strength(s, f"b_R{s.tag}{r.tag}")
 
+    def total(name: str, parts: list[str]) -> list[str]:
+        return [f"{name} {'+' if i else ''}= {part}" for i, part in enumerate(parts)]
+
     lines = []
     for n, s in enumerate(k.feedback):
         before = k.feedback[:n]
         for j in before:
-            row = " + ".join(product(link(s, i), f"b_A_kk{i.tag}{j.tag}") for i in before)
-            column = " + ".join(product(f"b_A_kk{j.tag}{i.tag}", link(i, s)) for i in before)
-            lines += [f"b_row{s.tag}{j.tag} = {row}", f"b_column{j.tag}{s.tag} = {column}"]
-        own = " + ".join((link(s, s), *(product(f"b_row{s.tag}{j.tag}", link(j, s)) for j in before)))
-        lines.append(f"b_A_kk{s.tag}{s.tag} = _tl_unit_inverse({own}, BC, WIDE)")
+            lines += total(f"b_row{s.tag}{j.tag}", [product(link(s, i), f"b_A_kk{i.tag}{j.tag}") for i in before])
+            lines += total(f"b_column{j.tag}{s.tag}", [product(f"b_A_kk{j.tag}{i.tag}", link(i, s)) for i in before])
+        if before:
+            lines += total(f"b_own{s.tag}", [link(s, s), *(product(f"b_row{s.tag}{j.tag}", link(j, s)) for j in before)])
+        lines.append(f"b_A_kk{s.tag}{s.tag} = _tl_unit_inverse({f'b_own{s.tag}' if before else link(s, s)}, BC, WIDE)")
         for j in before:
             lines.append(f"b_A_kk{s.tag}{j.tag} = {product(f'b_A_kk{s.tag}{s.tag}', f'b_row{s.tag}{j.tag}')}")
             lines.append(f"b_A_kk{j.tag}{s.tag} = {product(f'b_column{j.tag}{s.tag}', f'b_A_kk{s.tag}{s.tag}')}")

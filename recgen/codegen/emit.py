@@ -72,7 +72,7 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelP
     expressions = build_expressions(form, operands)
     context = build_chunk_context(form, operands, chunk, expressions.rereads)
     module = build_module_context(
-        form, header(r, digest, f"normal form: {normal_form_line(form)}", len(plan.tuned)), digest, _listing(operands)
+        form, header(r, digest, f"normal form: {normal_form_line(form)}", len(plan.tuned)), digest, _listing(operands), plan.tokens
     )
     token = token_text(r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))})
     recurrent_kernels = triton_context(form, operands, plan.recurrent)
@@ -136,12 +136,15 @@ def normal_form_line(form: NormalForm) -> str:
     writes = []
     for i, s in enumerate(form.streams):
         n = "" if len(form.streams) == 1 else str(i + 1)
-        found = f"{decay if s.decayed else ''}S[t-1]" if s.correct is not None else ""
+        before = f"{decay if s.decayed else ''}S[t-1]" if s.slot == form.streams[0].slot else f"S[t, {s.slot - 1}]"
+        found = before if s.correct is not None else ""
         strength = f"c{n} " * (s.strength is not None)
         correction = f"{strength}({found})^T a{n}" if found else ""
         parts = [f"X{n}"] * (s.value is not None) + [correction] * bool(correction)
         writes.append(f"w{n} @ ({' + '.join(parts)})^T")
-    reads = sorted({f"S[t{'-1' if r.lag else ''}]{'' if r.across else '^T'} q" for r in form.reads})
+    last = len(form.state.micro)
+    states = [("t-1" if r.lag else "t" if r.slot == last else f"t, {r.slot}", r.across) for r in form.reads]
+    reads = sorted({f"S[{at}]{'' if across else '^T'} q" for at, across in states})
     return f"S[t] = {decay}S[t-1] + {' + '.join(writes)}; reads {', '.join(reads)}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from recgen.analysis.normal_form import NormalForm
@@ -42,7 +43,7 @@ def argument_value(info: ArgumentInfo) -> Value:
 
 def local(name: str) -> str:
     """A user's name where the emitted function has its own names too."""
-    return f"{name}_" if name in RESERVED else name
+    return f"{name}_" if name in RESERVED or re.fullmatch(r"after_\d+", name) else name
 
 
 def argument_inputs(recurrence: Recurrence) -> tuple[tuple[Term, Value], ...]:

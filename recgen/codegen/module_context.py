@@ -10,6 +10,7 @@ from recgen.codegen.expressions import local
 from recgen.codegen.token_printer import TokenPrinter
 from recgen.lang.recurrence import ArgumentInfo, OptionInfo, Recurrence
 from recgen.lang.terms import AxisSize, walk
+from recgen.plan import MOST_TOKENS
 
 Form = NormalForm | TokenForm
 
@@ -45,6 +46,12 @@ class ModuleContext:
     exports: tuple[str, ...]
     namespace: str
     arguments: tuple[ArgumentRow, ...]
+    parameters: tuple[ArgumentRow, ...]
+    packed: tuple[str, ...]
+    table: str
+    micro_sizes: str
+    fewer_tokens: bool
+    tokens: int
     output_axes: str
     output_like: str
     states: tuple[StateRow, ...]
@@ -121,20 +128,20 @@ def output_axes(form: Form) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(a for a in o.value.shape if a != "1") for o in form.outputs)
 
 
-def _always_there(recurrence: Recurrence) -> tuple[int, ...]:
+def _always_there(arguments: tuple[ArgumentInfo, ...]) -> tuple[int, ...]:
     """The inputs that no option leaves out; all of them where each is left out by some."""
-    inputs = [(i, a) for i, a in enumerate(recurrence.arguments) if a.role == "input"]
+    inputs = [(i, a) for i, a in enumerate(arguments) if a.role == "input"]
     return tuple(i for i, a in inputs if not a.needed_if) or tuple(i for i, _ in inputs)
 
 
 def output_like(form: Form) -> tuple[int, ...]:
     """For every output, the argument whose dtype it takes: the first input with its axis, of those that are always there."""
-    inputs = [(i, form.recurrence.arguments[i]) for i in _always_there(form.recurrence)]
+    inputs = [(i, form.recurrence.arguments[i]) for i in _always_there(form.recurrence.arguments)]
     return tuple(next((i for i, a in inputs if axes and axes[0] in a.axes), inputs[0][0]) for axes in output_axes(form))
 
 
-def build_module_context(form: Form, header: tuple[str, ...], digest: str, operand_list: str) -> ModuleContext:
-    """Everything that depends on names alone."""
+def build_module_context(form: Form, header: tuple[str, ...], digest: str, operand_list: str, tokens: int = MOST_TOKENS) -> ModuleContext:
+    """Everything that depends on names alone; `tokens`: of a chunk at most."""
     r = form.recurrence
     numbers = tuple(o for o in r.options if not isinstance(o.default, bool))
     flags = tuple(o for o in r.options if isinstance(o.default, bool))
@@ -159,6 +166,12 @@ def build_module_context(form: Form, header: tuple[str, ...], digest: str, opera
         exports=tuple(sorted(f"{p}{r.name}" for p in prefixes)),
         namespace=f"recgen_{r.name}_{digest[:12]}",
         arguments=tuple(_argument_row(a) for a in r.arguments),
+        parameters=tuple(_argument_row(a) for a in r.declared),
+        packed=tuple(f'"{p.info.name}": {quoted(p.members)}' for p in r.packed),
+        table="_PARAMETERS" if r.packed else "_ARGUMENTS",
+        micro_sizes="{" + ", ".join(f'"{name}": ({size}, "const {name}")' for name, size in _micro_sizes(r).items()) + "}",
+        fewer_tokens=tokens < MOST_TOKENS,
+        tokens=tokens,
         output_axes=row(tuple(quoted(axes) for axes in output_axes(form))),
         output_like=row(tuple(str(i) for i in output_like(form))),
         states=tuple(StateRow(s.name, quoted(s.axes[::-1] if s.turned else s.axes), s.turned) for s in states),
@@ -186,19 +199,25 @@ def build_module_context(form: Form, header: tuple[str, ...], digest: str, opera
         ),
         step_schema=(f"({tensors}, ", f"{options}", f"{mutated}, Tensor? state_indices) -> ({', '.join(['Tensor'] * outputs)})"),
         signature=_signature(form, numbers, flags),
-        step_signature="\n".join(f"    {a.name}: torch.Tensor," for a in r.arguments if not a.needed_if),
+        step_signature="\n".join(f"    {a.name}: torch.Tensor," for a in r.declared if not a.needed_if),
         step_keywords="\n".join(_option_lines(form, numbers, flags)),
         step_return="torch.Tensor" if outputs == 1 else f"tuple[{', '.join(['torch.Tensor'] * outputs)}]",
         return_type=", ".join([*["torch.Tensor"] * outputs, f"{_state_type(states)} | None"]),
-        argument_tuple=_items(tuple(a.name for a in r.arguments)),
+        argument_tuple=_items(tuple(a.name for a in r.declared)),
         number_tuple=_items(tuple(o.name for o in numbers)),
         flag_tuple=_items(tuple(o.name for o in flags)),
-        first_argument=r.arguments[_always_there(r)[0]].name,
-        anchor=_always_there(r)[0],
+        first_argument=r.declared[_always_there(r.declared)[0]].name,
+        anchor=_always_there(r.declared)[0],
         argument_docs=_docs(form, ("B", "T")),
-        chunk_docs=_docs(form, ("B", "T"), chunked=True),
+        chunk_docs=_docs(form, ("B", "T"), tokens),
         step_docs=_step_docs(form),
     )
+
+
+def _micro_sizes(r: Recurrence) -> dict[str, int]:
+    """The sizes of the axes that count micro-steps."""
+    consts = dict(r.consts)
+    return {p.info.axes[0]: consts[p.info.axes[0]] for p in r.packed}
 
 
 def _items(names: tuple[str, ...]) -> str:
@@ -237,7 +256,7 @@ def _option_default(option: OptionInfo) -> str:
 def _option_lines(form: Form, numbers: tuple[OptionInfo, ...], flags: tuple[OptionInfo, ...]) -> list[str]:
     lines = [f"    {o.name}: float | None = {_option_default(o)}," for o in numbers]
     lines += [f"    {o.name}: bool = {_option_default(o)}," for o in flags]
-    lines += [f"    {a.name}: torch.Tensor | None = None," for a in form.recurrence.arguments if a.needed_if]
+    lines += [f"    {a.name}: torch.Tensor | None = None," for a in form.recurrence.declared if a.needed_if]
     matrices = any(len(s.axes) == 2 for s in states_of(form))
     return [*lines, *["    state_v_first: bool | None = None,"] * matrices]
 
@@ -245,7 +264,7 @@ def _option_lines(form: Form, numbers: tuple[OptionInfo, ...], flags: tuple[Opti
 def _signature(form: Form, numbers: tuple[OptionInfo, ...], flags: tuple[OptionInfo, ...]) -> str:
     """Inputs in the spec's order, numeric options, the states, boolean options, what they ask for, packing."""
     state_type = _state_type(states_of(form))
-    lines = [f"    {a.name}: torch.Tensor," for a in form.recurrence.arguments if not a.needed_if]
+    lines = [f"    {a.name}: torch.Tensor," for a in form.recurrence.declared if not a.needed_if]
     lines += [f"    {o.name}: float | None = {_option_default(o)}," for o in numbers]
     lines += [f"    initial_state: {state_type} | None = None,", "    output_final_state: bool = False,"]
     lines += _option_lines(form, (), flags)
@@ -276,10 +295,12 @@ _DOMAINS = {
 
 def _argument_lines(form: Form, lead: tuple[str, ...]) -> list[str]:
     lines = ["Args:"]
-    for a in form.recurrence.arguments:
+    steps = _micro_sizes(form.recurrence)
+    for a in form.recurrence.declared:
+        count = "".join(f", {axis} = {steps[axis]}" for axis in a.axes if axis in steps)
         domain = f", {_DOMAINS.get(a.domain, a.domain)}" if a.domain else ""
         needed = " or ".join(f"{o}={v}" for o, v in a.needed_if)
-        lines.append(f"    {a.name}: {_layout(a, lead)}{domain}{f'; with {needed} only' if needed else ''}.")
+        lines.append(f"    {a.name}: {_layout(a, lead)}{count}{domain}{f'; with {needed} only' if needed else ''}.")
     kinds = {True: "chooses code", False: "a number"}
     return lines + [f"    {o.name}: {kinds[isinstance(o.default, bool)]}." for o in form.recurrence.options]
 
@@ -308,7 +329,8 @@ def _output_text(form: Form, lead: tuple[str, ...]) -> str:
     return ", ".join(f"{o.name} [{shape}]" for o, shape in zip(form.outputs, shapes, strict=True))
 
 
-def _docs(form: Form, lead: tuple[str, ...], chunked: bool = False) -> str:
+def _docs(form: Form, lead: tuple[str, ...], tokens: int = 0) -> str:
+    """The documentation of a function over sequences, of the chunkwise one with the most `tokens` that its chunks have."""
     lines = _argument_lines(form, lead)
     state, one = _state_text(form, "N"), len(states_of(form)) == 1
     lines += [
@@ -316,7 +338,7 @@ def _docs(form: Form, lead: tuple[str, ...], chunked: bool = False) -> str:
         f"    output_final_state: whether to return the state{'' if one else 's'} after the last token.",
         *_order_lines(form),
         "    cu_seqlens: int32 or int64 boundaries [N + 1] of sequences packed into one row (B = 1).",
-        *[_chunk_line(form)] * chunked,
+        *[_chunk_line(form, tokens)] * (tokens > 0),
         "",
         "Returns:",
         f"    {_output_text(form, lead)}, and the final {f'state {state}' if one else f'states: {state}'}"
@@ -326,9 +348,10 @@ def _docs(form: Form, lead: tuple[str, ...], chunked: bool = False) -> str:
     return "\n".join(f"    {line}".rstrip() for line in ["", *lines])
 
 
-def _chunk_line(form: Form) -> str:
+def _chunk_line(form: Form, tokens: int) -> str:
     if isinstance(form, NormalForm):
-        return "    chunk_size: tokens per chunk: 16, 32 or 64; kernels may take fewer, as far as their tiles fit."
+        fewer = f", here {tokens} at most" * (tokens < MOST_TOKENS)
+        return f"    chunk_size: tokens per chunk: 16, 32 or 64{fewer}; kernels may take fewer, as far as their tiles fit."
     return "    chunk_size: tokens whose states PyTorch holds at once: 16, 32 or 64; kernels take one token after another."
 
 

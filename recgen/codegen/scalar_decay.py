@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from recgen.codegen.chunk_decay import NAN_STAYS, Boundary, ChunkDecay, Lines, Rows, Score
+from recgen.codegen.chunk_decay import NAN_STAYS, Boundary, ChunkDecay, Lines, Rows, Score, summed
 from recgen.derive.operands import ReadNames, StreamNames
 
 
@@ -90,7 +90,8 @@ class ScalarDecay(ChunkDecay):
         for stretch, mask in (("start", "m_ij"), ("before", "m_before"), ("end", "m_after")):
             products = [b.product for b in boundaries if b.stretch == stretch]
             if products:
-                lines.append(f"b_dg += tl.sum(tl.where({mask}, tl.sum({' + '.join(products)}, 1)[:, None], 0.0), 0)")
+                added, total = summed("b_border", products)
+                lines += [*added, f"b_dg += tl.sum(tl.where({mask}, tl.sum({total}, 1)[:, None], 0.0), 0)"]
         lines += super().adjoint(scores, ())
         for exclusive, mask in ((False, "m_ij"), (True, "m_before")):
             links = [s.scaled(f"b_{s.tag} * b_D_{s.tag}") for s in scores if s.exclusive == exclusive]

@@ -21,11 +21,14 @@ from recgen.lang.terms import (
     walk,
 )
 
+StateNames = dict[tuple[str, int, int | None], str]
+"""Variables by a state's name, lag and micro-step."""
+
 
 class TokenPrinter:
     """Prints terms over columns [..., n, 1] and matrices; a term that has a name already is printed as that name."""
 
-    def __init__(self, rename: dict[str, str], states: dict[tuple[str, int], str], axes: dict[str, tuple[str, int]] | None = None) -> None:
+    def __init__(self, rename: dict[str, str], states: StateNames, axes: dict[str, tuple[str, int]] | None = None) -> None:
         self.rename = rename
         self.states = states
         self.axes = axes or {}  # axis -> a variable that has it, and where
@@ -51,8 +54,8 @@ class TokenPrinter:
                 return name
             case Argument(name):
                 return self.rename.get(name, name)
-            case State(name, lag):
-                return self.states[name, lag]
+            case State(name, lag, micro=micro):
+                return self.states[name, lag, micro]
             case Eye(shape):
                 variable, position = self.axes[shape[0]]
                 return f"_identity({variable}, {position})"
@@ -122,18 +125,22 @@ class TokenText:
 def token_text(recurrence: Recurrence, rename: dict[str, str]) -> TokenText:
     """Definitions, the states' equations and the outputs, in an order in which each has what it reads."""
     befores, afters = _state_names(recurrence, frozenset(rename.values()))
-    states = {(s.name, 1): befores[s.name] for s in recurrence.states} | {(s.name, 0): afters[s.name] for s in recurrence.states}
+    states: StateNames = {(s.name, 1, None): befores[s.name] for s in recurrence.states}
+    states |= {(s.name, 0, None): afters[s.name] for s in recurrence.states}
+    states |= {(s.name, 0, i): f"{afters[s.name]}_{i}" for s in recurrence.states for i in range(len(s.micro))}
     axes = _axis_owners(recurrence, rename, befores)
     printer = TokenPrinter(rename, states, axes)
     for argument in recurrence.arguments:
         printer.names[Argument(argument.name, argument.role, _shape(argument.axes))] = rename.get(argument.name, argument.name)
-    terms = (*(d.value for d in recurrence.definitions), *(s.equation for s in recurrence.states))
+    terms = (*(d.value for d in recurrence.definitions), *(step for s in recurrence.states for step in s.steps))
     sizes = dict.fromkeys(x.axis for term in terms for x in walk(term) if isinstance(x, AxisSize))
     lines = [f"{axis} = {axes[axis][0]}.shape[{axes[axis][1]}]" for axis in sizes]
     for item in _in_order(recurrence):
         if isinstance(item, Definition):
             lines.append(printer.define(item.name, item.value))
         else:
+            for i, step in enumerate(item.micro):
+                lines.append(f"{afters[item.name]}_{i} = {_bare(printer.text(step))}  # {item.name}[t, {i}]")
             lines.append(f"{afters[item.name]} = {_bare(printer.text(item.equation))}  # {item.name}[t]")
     first = next(iter(befores.values()))
     results = [_for_every_row(rename.get(o, o), recurrence.definition(o), f"{first}[..., :1, :1]") for o in recurrence.outputs]
@@ -183,14 +190,14 @@ def _in_order(recurrence: Recurrence) -> Iterator[Definition | StateInfo]:
     done: set[str] = set()
     definitions, states = list(recurrence.definitions), list(recurrence.states)
 
-    def ready(term: Term) -> bool:
-        return all(x.name in done for x in walk(term) if isinstance(x, State) and x.lag == 0)
+    def ready(term: Term, own: str = "") -> bool:
+        return all(x.name in (*done, own) for x in walk(term) if isinstance(x, State) and x.lag == 0)
 
     while definitions or states:
         for d in [d for d in definitions if ready(d.value)]:
             definitions.remove(d)
             yield d
-        state = next((s for s in states if ready(s.equation)), None)
+        state = next((s for s in states if all(ready(step, s.name) for step in s.steps)), None)
         if state is not None:
             states.remove(state)
             done.add(state.name)

@@ -143,6 +143,10 @@ def operations(statements: tuple[Statement, ...]) -> set[str]:
 # --------------------------------------------------------------- chunk steps
 
 
+WIDTH = 130
+"""Columns of a statement."""
+
+
 @dataclass(frozen=True)
 class Line:
     """One printed step: the formula it implements, as a comment, and its code."""
@@ -160,8 +164,18 @@ class ChunkPrinter:
         self.index = index
 
     def line(self, step: Step, target: str = "") -> Line:
-        """The step as code, assigned to its own names or to `target`."""
-        return Line(f"{step.symbol}: {step.meaning}", f"{target or step.name} = {self.text(step.value)}")
+        """The step as code, assigned to its own names or to `target`; a long sum of products one statement each."""
+        code = f"{target or step.name} = {self.text(step.value)}"
+        if len(code) > WIDTH and isinstance(step.value, Sum) and any(isinstance(t, MatMul) for t in step.value.terms):
+            code = "\n    ".join(self._statements(target or step.name, step.value))
+        return Line(f"{step.symbol}: {step.meaning}", code)
+
+    def _statements(self, target: str, value: Sum) -> list[str]:
+        """A sum whose products are added one after the other."""
+        products = [t for t in value.terms if isinstance(t, MatMul)]
+        rest = [t for t in value.terms if not isinstance(t, MatMul)]
+        lines = [f"{target} = {self._sum((*rest, products[0]))}"]
+        return lines + [f"{target} = {self.accumulated(target, Sum((Sym(target), p)))}" for p in products[1:]]
 
     def name(self, name: str) -> str:
         """A name, indexed where it is stacked."""

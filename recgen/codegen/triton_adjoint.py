@@ -85,10 +85,18 @@ class AdjointPrinter:
         reads = [r.name for r in self.token.reads if r.name in gradients]
         return tuple(f"b_d{name} = {self.printer.masked(gradients[name])}" for name in reads)
 
-    def _active_reads(self, lag: int) -> list[ReadNames]:
-        """The reads at this lag that matter."""
+    def _active_reads(self) -> list[ReadNames]:
+        """The reads that matter, those of the state before the token last."""
         gradients = dict(self.readout.results)
-        return [r for r in self.token.operands.reads if r.lag == lag and f"R{r.tag}" in gradients]
+        return sorted((r for r in self.token.operands.reads if f"R{r.tag}" in gradients), key=lambda r: r.lag)
+
+    def _through_reads(self, memory: str) -> list[str]:
+        """What the reads of a block add to its gradient."""
+        return [self._into_state(r) for r in self._active_reads() if self.token.memory(r) == memory]
+
+    def _gradient_of_state(self, slot: int) -> str:
+        """The block of the gradient of the state after a micro-step that writes."""
+        return "b_N" if slot == self.token.slots[-1] else f"b_N_{slot}"
 
     def _into_state(self, read: ReadNames) -> str:
         """The gradient of the state [K, V] through a read."""
@@ -96,24 +104,31 @@ class AdjointPrinter:
         return f"{d}[:, None] * {query}[None, :]" if read.across else f"{query}[:, None] * {d}[None, :]"
 
     def _state_lines(self) -> tuple[str, ...]:
-        """N with this token's reads, dE and dU of every stream, and G."""
-        lines = [f"b_N += {self._into_state(r)}" for r in self._active_reads(0)]
-        total = ["b_N"]
-        for s in self.token.streams:
-            lines.append(f"b_dE{s.tag} = tl.sum({s.write}[:, None] * b_N, 0)")
-            if s.correct:
-                lines.append(f"b_dU{s.tag} = {s.strength} * b_dE{s.tag}" if s.strength else f"b_dU{s.tag} = b_dE{s.tag}")
-                if s.decayed:
-                    total.append(f"{s.correct}[:, None] * b_dU{s.tag}[None, :]")
-        return (*lines, f"b_G = {' + '.join(total)}")
+        """N with this token's reads, then dE and dU of every stream, and N of the state before it, from the last micro-step to G."""
+        lines = [f"b_N += {part}" for part in self._through_reads("b_S")]
+        for slot in reversed(self.token.slots):
+            after, memory = self._gradient_of_state(slot), self.token.before(slot)
+            total = [after]
+            for s in self.token.streams:
+                if s.slot != slot:
+                    continue
+                lines.append(f"b_dE{s.tag} = tl.sum({s.write}[:, None] * {after}, 0)")
+                if s.correct:
+                    lines.append(f"b_dU{s.tag} = {s.strength} * b_dE{s.tag}" if s.strength else f"b_dU{s.tag} = b_dE{s.tag}")
+                    if s.memory == memory:
+                        total.append(f"{s.correct}[:, None] * b_dU{s.tag}[None, :]")
+            before = [x for x in self.token.slots if x < slot]
+            target = self._gradient_of_state(before[-1]) if before else "b_G"
+            lines.append(f"{target} = {' + '.join([*total, *self._through_reads(memory)])}")
+        return tuple(lines)
 
     def _carry_lines(self) -> tuple[str, ...]:
         """N before this token."""
         decay = self.token.text(DECAY) if self.token.decayed else ""
         vector = self.token.form.decay.kind == "vector"
         terms = [f"{decay}{'[:, None]' if vector else ''} * b_G" if decay else "b_G"]
-        terms += [f"{s.correct}[:, None] * b_dU{s.tag}[None, :]" for s in self.token.streams if s.correct and not s.decayed]
-        terms += [self._into_state(r) for r in self._active_reads(1)]
+        terms += [f"{s.correct}[:, None] * b_dU{s.tag}[None, :]" for s in self.token.streams if s.correct and s.memory == "b_M"]
+        terms += self._through_reads("b_M")
         return (f"b_N = {' + '.join(terms)}", "b_S = b_M")
 
     def _operand_cotangents(self) -> tuple[str, ...]:
@@ -130,13 +145,12 @@ class AdjointPrinter:
     def _parts(self) -> dict[str, list[str]]:
         """Operand name -> what each of its roles contributes."""
         parts: dict[str, list[str]] = {}
-        for lag, state in ((0, "b_S"), (1, "b_M")):
-            for r in self._active_reads(lag):
-                d = f"b_dR{r.tag}"
-                part = f"tl.sum({state} * {d}[:, None], 0)" if r.across else f"tl.sum({state} * {d}[None, :], 1)"
-                parts.setdefault(r.query, []).append(part)
+        for r in self._active_reads():
+            d, state = f"b_dR{r.tag}", self.token.memory(r)
+            part = f"tl.sum({state} * {d}[:, None], 0)" if r.across else f"tl.sum({state} * {d}[None, :], 1)"
+            parts.setdefault(r.query, []).append(part)
         for names, s in zip(self.token.operands.streams, self.token.streams, strict=True):
-            parts.setdefault(names.write, []).append(f"tl.sum(b_N * b_E{s.tag}[None, :], 1)")
+            parts.setdefault(names.write, []).append(f"tl.sum({self._gradient_of_state(s.slot)} * b_E{s.tag}[None, :], 1)")
             parts.setdefault(names.value, []).append(f"b_dE{s.tag}")
             if names.correct:
                 parts.setdefault(names.strength, []).append(f"tl.sum(b_dE{s.tag} * b_U{s.tag}, 0)")

@@ -162,7 +162,7 @@ def _axis_lines(axis: str) -> tuple[str, str]:
 def equation_lines(recurrence: Recurrence) -> tuple[str, ...]:
     """The spec's own lines for the states and the outputs."""
     source = recurrence.source
-    states = [s.equation.span for s in recurrence.states]
+    states = [step.span for s in recurrence.states for step in s.steps]
     spans: list[Span | None] = [*states, *(d.span for d in recurrence.definitions if d.name in recurrence.outputs)]
     lines = (source.line(number) for span in spans if span is not None for number in range(span.line, span.end_line + 1))
     return tuple(dict.fromkeys(line.split("#")[0].strip()[:WIDTH] for line in lines))

@@ -20,7 +20,10 @@ DECAY = "decay"
 
 @dataclass(frozen=True)
 class StreamText:
-    """One write stream in a kernel: the operand that each role reads, "" where it has none."""
+    """One write stream in a kernel: the operand that each role reads, "" where it has none.
+
+    `memory`: the block that its correction reads, the state before its micro-step.
+    """
 
     tag: str
     write: str
@@ -28,11 +31,13 @@ class StreamText:
     strength: str
     correct: str
     decayed: bool
+    memory: str
+    slot: int
 
     @property
-    def memory(self) -> str:
-        """The block that the correction reads."""
-        return "b_D" if self.decayed else "b_M"
+    def outer(self) -> str:
+        """What it writes, [K, V]."""
+        return f"{self.write}[:, None] * b_E{self.tag}[None, :]"
 
 
 def multiplier(log: Term) -> Term:
@@ -60,6 +65,7 @@ class Token:
     def __init__(self, form: NormalForm, operands: OperandSet) -> None:
         internal = frozenset({"S", "M", "N", "D", "G"} | {f"{x}{s.tag}" for s in operands.streams for x in ("U", "E", "dE", "dU")})
         internal |= {f"{x}{r.tag}" for r in operands.reads for x in ("R", "dR")} | {name for name, _ in operands.terms} | {DECAY}
+        internal |= {f"{x}_{s.slot}" for s in operands.streams for x in "DN"}
         self.form = form
         self.operands = operands
         self.arguments: tuple[KernelArgument, ...] = kernel_arguments(form, internal)
@@ -103,9 +109,27 @@ class Token:
     def streams(self) -> tuple[StreamText, ...]:
         """The write streams with printed operands."""
         text = self.text
-        return tuple(
-            StreamText(s.tag, text(s.write), text(s.value), text(s.strength), text(s.correct), s.decayed) for s in self.operands.streams
-        )
+        found = []
+        for s in self.operands.streams:
+            memory = self.before(s.slot) if s.decayed or s.slot != self.slots[0] else "b_M"
+            roles = (text(s.write), text(s.value), text(s.strength), text(s.correct))
+            found.append(StreamText(s.tag, *roles, s.decayed, memory, s.slot))
+        return tuple(found)
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The micro-steps that write, in order."""
+        return tuple(sorted({s.slot for s in self.operands.streams}))
+
+    def before(self, slot: int) -> str:
+        """The block of the state before the writes of a micro-step, after decay."""
+        at = self.slots.index(slot)
+        return f"b_D_{self.slots[at - 1]}" if at else "b_D"
+
+    def after(self, slot: int) -> str:
+        """The block of the state after a micro-step."""
+        done = [x for x in self.slots if x <= slot]
+        return "b_D" if not done else "b_S" if done[-1] == self.slots[-1] else f"b_D_{done[-1]}"
 
     @property
     def decayed(self) -> str:
@@ -117,9 +141,12 @@ class Token:
 
     @property
     def resolve_lines(self) -> tuple[str, ...]:
-        """D, U and E from M and the operands."""
+        """D, U and E from M and the operands, and the state between micro-steps."""
         lines = [f"b_D = {self.decayed or 'b_M'}"]
-        for s in self.streams:
+        streams = self.streams
+        for i, s in enumerate(streams):
+            if i and streams[i - 1].slot != s.slot:
+                lines.append(f"{self.before(s.slot)} = {self._written(streams[i - 1].slot)}")
             terms = [s.value] if s.value else []
             if s.correct:
                 lines.append(f"b_U{s.tag} = tl.sum({s.correct}[:, None] * {s.memory}, 0)")
@@ -130,18 +157,24 @@ class Token:
     @property
     def update_line(self) -> str:
         """S from D and the writes."""
-        writes = (f"{s.write}[:, None] * b_E{s.tag}[None, :]" for s in self.streams)
-        return f"b_S = {' + '.join(['b_D', *writes])}"
+        return f"b_S = {self._written(self.slots[-1])}"
+
+    def _written(self, slot: int) -> str:
+        """The state after the writes of a micro-step."""
+        return " + ".join([self.before(slot), *(s.outer for s in self.streams if s.slot == slot)])
 
     def read_lines(self, lag: int) -> tuple[tuple[str, str], ...]:
-        """The reads of the state after the token (lag 0) or before it (lag 1), with the names of their values."""
-        state = "b_M" if lag else "b_S"
+        """The reads at the token (lag 0) or before it (lag 1), with the names of their values."""
         reads = (r for r in self.operands.reads if r.lag == lag)
-        return tuple((f"R{r.tag}", f"b_R{r.tag} = {self.read_text(r, state)}") for r in reads)
+        return tuple((f"R{r.tag}", f"b_R{r.tag} = {self.read_text(r)}") for r in reads)
 
-    def read_text(self, read: ReadNames, state: str) -> str:
-        """What a query reads of a state."""
-        query = self.text(read.query)
+    def memory(self, read: ReadNames) -> str:
+        """The block that a read reads."""
+        return "b_M" if read.lag else self.after(read.slot)
+
+    def read_text(self, read: ReadNames) -> str:
+        """What a query reads of its state."""
+        query, state = self.text(read.query), self.memory(read)
         return f"tl.sum({query}[None, :] * {state}, 1)" if read.across else f"tl.sum({query}[:, None] * {state}, 0)"
 
     def store_lines(self, row: str, condition: str = "") -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from recgen.codegen.chunk_decay import DOT, NAN_STAYS, Boundary, ChunkDecay, Lines, Rows, Score
+from recgen.codegen.chunk_decay import DOT, NAN_STAYS, Boundary, ChunkDecay, Lines, Rows, Score, summed
 from recgen.codegen.triton_printer import INDENT
 from recgen.derive.operands import ReadNames, StreamNames
 
@@ -125,12 +125,13 @@ class VectorDecay(ChunkDecay):
             lines += [f"b_near = {self._over(mask)}"] * bool(chosen)
             lines += [f"b_{b.gradient} = b_{b.gradient} * b_near" for b in chosen]
             if chosen:
-                lines.append(f"b_dg += _tl_sums({self._CROSSED[stretch]}, {' + '.join(b.product for b in chosen)}, WIDE)")
+                added, total = summed("b_border", [b.product for b in chosen])
+                lines += [*added, f"b_dg += _tl_sums({self._CROSSED[stretch]}, {total}, WIDE)"]
         for s in scores:
             if not s.strict:
                 lines.append(f"b_diagonal = tl.sum(tl.where(m_same, b_D_{s.tag}, 0.0), 1)[:, None]")
                 lines.append(f"b_{s.left_gradient} += b_diagonal * b_{s.right}")
-                lines.append(f"b_{s.right_gradient} += b_diagonal * b_{s.left}")
+                lines.append(f"b_{s.right_gradient} += {s.scaled(f'b_diagonal * b_{s.left}')}")
         lines += self._halvings(self._score_gradients(scores))
         return (*lines, "b_dg = tl.where(m_tk, b_dg, 0.0)")
 

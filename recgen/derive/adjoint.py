@@ -103,11 +103,11 @@ class _Adjoint:
         """The gradient of what a query across finds in a stream's writes."""
         gradient, tag, before = Sym(f"d_read{read.tag}"), f"qe{read.tag}{s.tag}", read.lag == 1
         if self.b.decay == "vector":
-            value: Node = Score(gradient, Sym(s.write), before, before)
+            value: Node = Score(gradient, Sym(s.write), before, not read.sees(s))
         else:
             raw = MatMul(gradient, Sym(s.write), turn_right=True)
             self.b.adjoint_prepare.append(Step(f"D_{tag}", raw, "dA", "gradient of the weights across"))
-            value = self.b.masked(Sym(f"D_{tag}"), exclusive=before, strict=before)
+            value = self.b.masked(Sym(f"D_{tag}"), exclusive=before, strict=not read.sees(s))
         self.b.adjoint_prepare.append(Step(f"P_{tag}", value, "dA * Γ", "gradient of the products of queries across and writes"))
 
     @staticmethod
@@ -167,7 +167,13 @@ class _Adjoint:
         for s in self.b.operands.streams:
             weights = MatMul(Sym(f"d_read{read.tag}"), self.b.write(s), turn_right=True)
             self._score(
-                read.query, s.write, weights, Sym(f"A_qk{read.tag}{s.tag}"), f"qk{read.tag}{s.tag}", exclusive=before, strict=before
+                read.query,
+                s.write,
+                weights,
+                Sym(f"A_qk{read.tag}{s.tag}"),
+                f"qk{read.tag}{s.tag}",
+                exclusive=before,
+                strict=not read.sees(s),
             )
 
     def _read_across(self, read: ReadNames) -> None:
@@ -183,7 +189,7 @@ class _Adjoint:
             self.add(read.query, MatMul(Sym(f"P_{tag}"), self.b.write(s)))
             if self.b.decay == "vector":
                 names = (f"dl_{tag}", f"dr_{tag}", f"dg_{tag}")
-                scores = ScoreGradients(weights, gradient, Sym(s.write), before, before)
+                scores = ScoreGradients(weights, gradient, Sym(s.write), before, not read.sees(s))
                 self.step(", ".join(names), scores, "dA", "through the decayed product: what was read, to the writes and the gate")
                 self.add(s.write, Sym(names[1]))
                 self.gate.between.append(Sym(names[2]))
@@ -207,7 +213,8 @@ class _Adjoint:
         (self.gate.start if s.decayed else self.gate.before).append(Hadamard(Sym(s.correct), inward))
         for r in self.b.operands.streams:
             weights = MatMul(Sym(f"dR{s.tag}"), self.b.write(r), turn_right=True)
-            self._score(s.correct, r.write, weights, Sym(f"R{s.tag}{r.tag}"), f"kk{s.tag}{r.tag}", exclusive=not s.decayed, strict=True)
+            tags, strict = f"{s.tag}{r.tag}", not s.finds(r)
+            self._score(s.correct, r.write, weights, Sym(f"R{tags}"), f"kk{tags}", exclusive=not s.decayed, strict=strict)
 
     def _score(self, left: str, right: str, weights: Node, score: Node, tag: str, *, exclusive: bool, strict: bool) -> None:
         """The gradients of one score's operands for the gradient `weights` of its value."""

@@ -83,7 +83,8 @@ class Builder:
         self._gammas()
         for read in self.operands.ordinary:
             for stream in self.operands.streams:
-                score = self.score(Sym(read.query), Sym(stream.write), exclusive=read.lag == 1, strict=read.lag == 1)
+                seen = read.sees(stream)
+                score = self.score(Sym(read.query), Sym(stream.write), exclusive=read.lag == 1, strict=not seen)
                 self.prepare.append(Step(f"A_qk{read.tag}{stream.tag}", score, "A^qk", "what each read takes of each write of the chunk"))
             if self.decay == "vector":
                 self.prepare.append(
@@ -120,7 +121,7 @@ class Builder:
         steps = []
         for s in self.operands.streams:
             product = MatMul(Sym(read.query), self.write(s), turn_right=True)
-            found = product if self.decay == "vector" else self.masked(product, exclusive=before, strict=before)
+            found = product if self.decay == "vector" else self.masked(product, exclusive=before, strict=not read.sees(s))
             steps.append(Step(f"A_qe{read.tag}{s.tag}", found, "A^qe", "what each query across finds in each write of the chunk"))
         return steps
 
@@ -129,8 +130,11 @@ class Builder:
         if self.decay != "vector":
             return []
         before, meaning = read.lag == 1, "what the queries across take of the writes, decayed by channel"
-        values = {s.tag: DecayedProduct(Sym(f"A_qe{read.tag}{s.tag}"), Sym(s.write), before, before) for s in self.operands.streams}
-        return [Step(f"taken{read.tag}{tag}", value, "O^qe", meaning) for tag, value in values.items()]
+        steps = []
+        for s in self.operands.streams:
+            value = DecayedProduct(Sym(f"A_qe{read.tag}{s.tag}"), Sym(s.write), before, not read.sees(s))
+            steps.append(Step(f"taken{read.tag}{s.tag}", value, "O^qe", meaning))
+        return steps
 
     def inward_across(self, read: ReadNames) -> Node:
         """What a read across takes of the incoming state."""
@@ -169,7 +173,7 @@ class Builder:
         streams = self.operands.streams
         for s in self.feedback:
             for r in streams:
-                raw = self.score(Sym(s.correct), Sym(r.write), exclusive=not s.decayed, strict=True)
+                raw = self.score(Sym(s.correct), Sym(r.write), exclusive=not s.decayed, strict=not s.finds(r))
                 self.prepare.append(Step(f"R{s.tag}{r.tag}", raw, "A^kk", "what each correction finds of each earlier write of the chunk"))
         blocks = tuple(tuple(self.strength(s, Sym(f"R{s.tag}{r.tag}")) for r in self.feedback) for s in self.feedback)
         names = ", ".join(f"A_kk{s.tag}{r.tag}" for s in self.feedback for r in self.feedback)

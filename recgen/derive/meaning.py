@@ -13,6 +13,8 @@ from typing import Any
 from recgen.lang.terms import Apply, Argument, Constant, Eye, State, Term, reads_state, walk
 
 Matrix = list[list[Any]]
+States = dict[tuple[str, int, int | None], Matrix]
+"""States by name, lag and micro-step."""
 
 
 class Unknown:
@@ -77,14 +79,14 @@ class Meaning:
         self.symbols = symbols
         self.number = number
 
-    def value(self, term: Term, token: int, states: dict[tuple[str, int], Matrix]) -> Matrix:
+    def value(self, term: Term, token: int, states: States) -> Matrix:
         """The term as a matrix of ring elements."""
         rows, columns = (self.sizes[axis] for axis in term.shape)
         match term:
             case Constant(value):
                 return [[self.number(value)]]
-            case State(name, lag):
-                return states[name, lag]
+            case State(name, lag, micro=micro):
+                return states[name, lag, micro]
             case Eye():
                 return [[self.number(float(i == j)) for j in range(columns)] for i in range(rows)]
             case Apply("transpose", (arg,)):
@@ -106,9 +108,7 @@ class Meaning:
             case _:
                 return [[self.symbols.entry(term, token, i, j) for j in range(columns)] for i in range(rows)]
 
-    def _elementwise(
-        self, op: str, left: Term, right: Term, size: tuple[int, int], token: int, states: dict[tuple[str, int], Matrix]
-    ) -> Matrix:
+    def _elementwise(self, op: str, left: Term, right: Term, size: tuple[int, int], token: int, states: States) -> Matrix:
         a, b = self.value(left, token, states), self.value(right, token, states)
 
         def entry(m: Matrix, i: int, j: int) -> Any:

@@ -11,7 +11,7 @@ from recgen.lang.terms import Apply, Term
 
 @dataclass(frozen=True)
 class StreamNames:
-    """The operand names of one write stream; "" where it has none. `tag` tells several streams apart."""
+    """The operand names of one write stream; "" where it has none, and its micro-step. `tag` tells several streams apart."""
 
     tag: str
     write: str
@@ -19,16 +19,21 @@ class StreamNames:
     strength: str
     correct: str
     decayed: bool
+    slot: int
 
     @property
     def stretch(self) -> str:
         """Over what the incoming state has decayed when the stream corrects."""
         return "start" if self.decayed else "before"
 
+    def finds(self, other: StreamNames) -> bool:
+        """Whether its correction finds what the other stream writes at the same token."""
+        return other.slot < self.slot
+
 
 @dataclass(frozen=True)
 class ReadNames:
-    """The operand name of one read's query, and its lag; `tag` tells several reads apart ("" for a single one).
+    """The operand name of one read's query, its lag and micro-step; `tag` tells several reads apart ("" for a single one).
 
     `across`: S query, the query over the value axis, instead of S^T query.
     """
@@ -36,12 +41,17 @@ class ReadNames:
     tag: str
     query: str
     lag: int
+    slot: int
     across: bool
 
     @property
     def stretch(self) -> str:
         """Over what the incoming state has decayed when it is read."""
         return "before" if self.lag == 1 else "start"
+
+    def sees(self, stream: StreamNames) -> bool:
+        """Whether it sees what the stream writes at the same token."""
+        return self.lag == 0 and stream.slot <= self.slot
 
 
 @dataclass(frozen=True)
@@ -99,9 +109,9 @@ def name_operands(form: NormalForm) -> OperandSet:
         correct = namer.name(s.correct, "correct", "K", "a")
         value = namer.name(s.value, "value", "V", "X")
         strength = namer.name(s.strength, "strength", "1", "c")
-        streams.append(StreamNames(_tag(i, len(form.streams)), write, value, strength, correct, s.decayed))
+        streams.append(StreamNames(_tag(i, len(form.streams)), write, value, strength, correct, s.decayed, s.slot))
     reads = tuple(
-        ReadNames(_tag(i, len(form.reads)), namer.name(r.query, "query", "V" if r.across else "K", "q"), r.lag, r.across)
+        ReadNames(_tag(i, len(form.reads)), namer.name(r.query, "query", "V" if r.across else "K", "q"), r.lag, r.slot, r.across)
         for i, r in enumerate(form.reads)
     )
     if form.decay.log is not None:

@@ -27,7 +27,7 @@ from recgen.derive.chunk_ir import (
     Sym,
     Through,
 )
-from recgen.derive.meaning import Matrix, Meaning, Symbols, Unknown, multiplier, product, turned
+from recgen.derive.meaning import Matrix, Meaning, States, Symbols, Unknown, multiplier, product, turned
 from recgen.derive.operands import OperandSet
 from recgen.lang.terms import Read, State, Term, rebuild
 
@@ -51,8 +51,13 @@ class Proof:
         return f"{span}, {sizes}: {self.identities} polynomial identities in {self.symbols} symbols hold exactly"
 
 
-def prove(form: NormalForm, operands: OperandSet, chunk: ChunkForm, tokens: int = 3) -> Proof:
-    """Compares outputs and final state of the chunk form with the unrolled recurrence; raises ProofFailed where they differ."""
+def prove(form: NormalForm, operands: OperandSet, chunk: ChunkForm, tokens: int | None = None) -> Proof:
+    """Compares outputs and final state of the chunk form with the unrolled recurrence; raises ProofFailed where they differ.
+
+    Chunks of three tokens, of two where a token takes more than two micro-steps: every one multiplies the terms of the polynomials.
+    """
+    if tokens is None:
+        tokens = 3 if len({s.slot for s in form.streams}) <= 2 else 2
     sizes = dict.fromkeys((form.key_axis, form.value_axis), 2)
     sizes |= {axis: 1 for a in form.recurrence.arguments for axis in a.axes if axis not in sizes}
     symbols = Symbols()
@@ -92,11 +97,13 @@ class _Sides:
         state, found = self._initial(), {}
         name = self.form.state.name
         for t in range(self.tokens):
-            after = self.meaning.value(self.form.state.equation, t, {(name, 1): state})
+            states: States = {(name, 1, None): state}
+            for step, equation in enumerate(self.form.state.micro):
+                states[name, 0, step] = self.meaning.value(equation, t, states)
+            states[name, 0, None] = self.meaning.value(self.form.state.equation, t, states)
             for output in self.form.recurrence.outputs:
-                term = self.form.recurrence.definition(output)
-                found[f"{output} at token {t}"] = self.meaning.value(term, t, {(name, 1): state, (name, 0): after})
-            state = after
+                found[f"{output} at token {t}"] = self.meaning.value(self.form.recurrence.definition(output), t, states)
+            state = states[name, 0, None]
         return {**found, "the final state": state}
 
     def chunked(self) -> dict[str, Matrix]:
@@ -109,7 +116,7 @@ class _Sides:
         decay = self._multipliers()
         initial = self._initial()
         values["S"] = turned(initial) if self.form.transposed else initial
-        run = _ChunkMeaning(values, decay, self.chunk.decay, self.tokens, self.number)
+        run = _ChunkMeaning(values, decay, self.chunk.decay, self.tokens, len({s.slot for s in self.form.streams}), self.number)
         for step in self.chunk.prepare:
             run.step(step)
         incoming = values["S"]
@@ -121,7 +128,7 @@ class _Sides:
             run.step(step)
         found = {}
         for t in range(self.tokens):
-            reads = {(f"read {m}", 0): [[x] for x in values[name][t]] for m, name in enumerate(self.chunk.reads)}
+            reads: States = {(f"read {m}", 0, None): [[x] for x in values[name][t]] for m, name in enumerate(self.chunk.reads)}
             for output in self.form.outputs:
                 found[f"{output.name} at token {t}"] = self.meaning.value(rebuild(output.value, _as_state), t, reads)
         return {**found, "the final state": turned(final) if self.form.transposed else final}
@@ -150,8 +157,9 @@ _BOUNDS: dict[str, Callable[[int, int], tuple[int, int]]] = {
 class _ChunkMeaning:
     """Evaluates chunk steps over polynomials."""
 
-    def __init__(self, values: dict[str, Matrix], decay: list[list[Any]], chunk_decay: str, tokens: int, number: Any) -> None:
+    def __init__(self, values: dict[str, Matrix], decay: list[list[Any]], chunk_decay: str, tokens: int, steps: int, number: Any) -> None:
         self.values, self.decay, self.chunk_decay, self.tokens, self.number = values, decay, chunk_decay, tokens, number
+        self.steps = steps  # micro-steps that write at a token
         self.zero, self.one = number(0.0), number(1.0)
 
     def step(self, step: Step) -> None:
@@ -236,13 +244,13 @@ class _ChunkMeaning:
         return out
 
     def _inverse(self, blocks: tuple[tuple[Node, ...], ...]) -> list[Matrix]:
-        """The blocks of I + L + L^2 + ..., which ends because L is strictly causal."""
+        """The blocks of I + L + L^2 + ..., which ends because L is strictly causal, over tokens and the micro-steps of each."""
         values = [[self.value(b) for b in line] for line in blocks]
         whole = [[x for b in line for x in b[i]] for line in values for i in range(self.tokens)]
         n = len(whole)
         total = [[self.one if i == j else self.zero for j in range(n)] for i in range(n)]
         power = total
-        for _ in range(self.tokens):
+        for _ in range(self.tokens * self.steps):
             power = product(power, whole, self.zero)
             total = [[x + y for x, y in zip(r, s, strict=True)] for r, s in zip(total, power, strict=True)]
         parts = [slice(i * self.tokens, (i + 1) * self.tokens) for i in range(len(blocks))]

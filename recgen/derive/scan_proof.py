@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from recgen.analysis.scan_form import ScanForm, ScanState
-from recgen.derive.meaning import Matrix, Meaning, Symbols, Unknown
+from recgen.derive.meaning import Matrix, Meaning, States, Symbols, Unknown
 from recgen.derive.proof import Proof, ProofFailed
 from recgen.derive.scan import state_shape
 from recgen.lang.terms import Constant, State, Term
@@ -31,25 +31,25 @@ def prove_scan(form: ScanForm) -> Proof:
 
 def _differences(form: ScanForm, meaning: Meaning) -> list[tuple[str, Matrix, Matrix]]:
     """Every state's name, its equation and its scan form."""
-    states: dict[tuple[str, int], Matrix] = {}
+    states: States = {}
     for s in form.states:
         shape = state_shape(s.info.axes)
         for lag in (0, 1):
             whole = State(s.info.name, lag, shape)
             rows, columns = (meaning.sizes[axis] for axis in shape)
-            states[s.info.name, lag] = [[meaning.symbols.entry(whole, 0, i, j) for j in range(columns)] for i in range(rows)]
+            states[s.info.name, lag, None] = [[meaning.symbols.entry(whole, 0, i, j) for j in range(columns)] for i in range(rows)]
     return [(s.info.name, meaning.value(s.info.equation, 0, states), _affine(s, meaning, states)) for s in form.states]
 
 
-def _affine(state: ScanState, meaning: Meaning, states: dict[tuple[str, int], Matrix]) -> Matrix:
+def _affine(state: ScanState, meaning: Meaning, states: States) -> Matrix:
     """α ∘ S + X over all entries of the state."""
-    before = states[state.info.name, 1]
+    before = states[state.info.name, 1, None]
     decay = _whole(state.decay, meaning, states, before)
     write = _whole(state.write or Constant(0.0), meaning, states, before)
     return [[a * s + x for a, s, x in zip(*rows, strict=True)] for rows in zip(decay, before, write, strict=True)]
 
 
-def _whole(term: Term, meaning: Meaning, states: dict[tuple[str, int], Matrix], like: Matrix) -> Matrix:
+def _whole(term: Term, meaning: Meaning, states: States, like: Matrix) -> Matrix:
     """The term repeated over the rows and columns that it lacks."""
     value: Matrix = meaning.value(term, 0, states)
 

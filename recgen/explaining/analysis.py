@@ -92,7 +92,7 @@ def _normal_form(form: NormalForm) -> tuple[Formula, ...]:
 
 
 def _read_line(form: NormalForm, i: int, read: ReadOut, s: Style) -> str:
-    state = s.symbol("S", sub="t-1" if read.lag else "t")
+    state = s.symbol("S", sub="t-1" if read.lag else "t" if read.slot == len(form.state.micro) else f"t,{read.slot}")
     turned = state if read.across else s.transposed(state)
     return f"{_numbered('r', i, form.reads, s)} = {turned}{s.times}{_numbered('q', i, form.reads, s)}"
 
@@ -118,8 +118,11 @@ def _state_line(form: NormalForm, s: Style) -> str:
 def _write_line(form: NormalForm, i: int, stream: Stream, s: Style) -> str:
     parts = [_numbered("X", i, form.streams, s)] if stream.value is not None else []
     if stream.correct is not None:
-        before = (_decay(form, s) if stream.decayed else "") + s.symbol("S", sub="t-1")
-        turned = s.transposed(s.brackets(before)) if stream.decayed and form.decay.kind != "none" else s.transposed(before)
+        decayed = stream.decayed and form.decay.kind != "none"
+        before = (_decay(form, s) if decayed else "") + s.symbol("S", sub="t-1")
+        turned = s.transposed(s.brackets(before) if decayed else before)
+        if stream.slot > form.streams[0].slot:
+            turned = s.transposed(s.symbol("S", sub=f"t,{stream.slot - 1}"))
         strength = _numbered("c", i, form.streams, s) + s.times if stream.strength is not None else ""
         parts.append(f"{strength}{turned}{s.times}{_numbered('a', i, form.streams, s)}")
     return f"{_numbered('E', i, form.streams, s)} = {' + '.join(parts)}"

@@ -14,10 +14,10 @@ from recgen.lang.terms import reads_state
 def explain_parse(recurrence: Recurrence) -> Stage:
     """The canonical text, and what is in it."""
     text = format_spec(recurrence.source).rstrip("\n")
-    inputs = sum(a.role == "input" for a in recurrence.arguments)
+    inputs = sum(a.role == "input" for a in recurrence.declared)
     counts = {
         "inputs": inputs,
-        "params": len(recurrence.arguments) - inputs,
+        "params": len(recurrence.declared) - inputs,
         "options": len(recurrence.options),
         "states": len(recurrence.states),
         "definitions": len(recurrence.definitions),
@@ -32,7 +32,7 @@ def explain_check(recurrence: Recurrence) -> Stage:
     """Arguments with layouts and domains, options, definitions with inferred intervals, outputs."""
     printer = TermPrinter(recurrence)
     header = ("argument", "role", "layout", "domain", "values", "needed")
-    rows = tuple((a.name, a.role, _layout(a), a.domain or "any", _range(a.interval), _needed(a)) for a in recurrence.arguments)
+    rows = tuple((a.name, a.role, _layout(a), a.domain or "any", _range(a.interval), _needed(a)) for a in recurrence.declared)
     options = tuple(f"{o.name} = {_default(o, printer)}" for o in recurrence.options)
     free = [d for d in recurrence.definitions if not reads_state(d.value)]
     inferred = {d.name: interval(d.value, recurrence.arguments) for d in free}

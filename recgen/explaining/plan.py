@@ -11,7 +11,7 @@ from recgen.derive.chunk_ir import ChunkForm
 from recgen.explaining.chunk import operand_letter
 from recgen.explaining.cost import Polynomial, backward_flops, forward_flops, monomial, recomputed, total
 from recgen.explaining.document import Block, Items, Paragraph, Stage, Table
-from recgen.plan import KernelPlan
+from recgen.plan import MOST_TOKENS, KernelPlan
 from recgen.tiles import ChunkTiles
 
 CHUNKS = (16, 32, 64)
@@ -35,7 +35,7 @@ def explain_plan(form: NormalForm, chunk: ChunkForm, plan: KernelPlan, module: G
         Table(("form", "float32, bfloat16, float16 on a GPU", "elsewhere, and float64"), offered),
         Items(
             (
-                f"chunks of {', '.join(map(str, CHUNKS[:-1]))} or {CHUNKS[-1]} tokens, {CHUNKS[-1]} by default",
+                _chunks(plan),
                 f"saved for the backward: {saved}",
                 f"computed again in the backward: {', '.join(again) if again else 'nothing'}",
                 "PyTorch computes in float32 (float64 for float64 inputs); kernels multiply in the inputs' precision and add up in float32",
@@ -61,6 +61,12 @@ def explain_plan(form: NormalForm, chunk: ChunkForm, plan: KernelPlan, module: G
         "costs_for": {form.key_axis: _SIZE, form.value_axis: _SIZE, "C": _CHUNK},
     }
     return Stage("plan", "where it runs and what it costs", blocks, data)
+
+
+def _chunks(plan: KernelPlan) -> str:
+    """The chunk sizes."""
+    text = f"chunks of {', '.join(map(str, CHUNKS[:-1]))} or {CHUNKS[-1]} tokens, {CHUNKS[-1]} by default"
+    return text + f"; {plan.tokens} at most, since a token has several micro-steps" * (plan.tokens < MOST_TOKENS)
 
 
 def _kernels(plan: KernelPlan) -> tuple[Block, ...]:

@@ -45,8 +45,8 @@ class TermPrinter:
                 return f"{value:g}" if float(f"{value:g}") == value else repr(value), ATOM if value >= 0 else NEGATION
             case AxisSize(name) | Argument(name) | OptionValue(name):
                 return name, ATOM
-            case State(name, lag):
-                return f"{name}[t{'-1' if lag else ''}]", ATOM
+            case State(name, lag, micro=micro):
+                return f"{name}[t{'-1' if lag else '' if micro is None else f', {micro}'}]", ATOM
             case Eye():
                 return "I", ATOM
             case Read(index):
@@ -90,8 +90,8 @@ class TermPrinter:
                 return r"\infty" if value == float("inf") else f"{value:g}", ATOM if value >= 0 else NEGATION
             case AxisSize(name) | Argument(name) | OptionValue(name):
                 return LATEX.symbol(name), ATOM
-            case State(name, lag):
-                return LATEX.symbol(name, sub="t-1" if lag else "t"), ATOM
+            case State(name, lag, micro=micro):
+                return LATEX.symbol(name, sub="t-1" if lag else "t" if micro is None else f"t,{micro}"), ATOM
             case Eye():
                 return "I", ATOM
             case Read(index):

@@ -96,12 +96,12 @@ class Builder:
             self.expression(then), self.expression(condition), self.expression(otherwise), len(nots) % 2 == 1, _span(tree)
         )
 
-    def _target(self, tree: Node) -> Name | syntax.StateRef:
+    def _target(self, tree: Node) -> Name | syntax.StateRef | syntax.Index:
         (node,) = tree.children
         if isinstance(node, Token):
             return name_of(node)
         target = self._subscript(_tree(node))
-        if isinstance(target, syntax.StateRef) and target.lag == 0:
+        if isinstance(target, syntax.Index) or target.lag == 0:
             return target
         text = quote(self.reporter.source, target.span)
         raise self.reporter.abandon("E113", target.span, help=f"write `{target.name}[t] = ...`", target=text)

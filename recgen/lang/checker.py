@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from recgen.lang import syntax
 from recgen.lang.declared import arguments, options, report_empty_domains
 from recgen.lang.diagnostics import Abandon, Diagnostic, Label, Reporter
+from recgen.lang.micro import Unrolled, unroll
 from recgen.lang.names import resolve
-from recgen.lang.order import Key, equations, in_order
-from recgen.lang.recurrence import Definition, OptionInfo, Recurrence, StateInfo
-from recgen.lang.scope import Scope, collect
+from recgen.lang.order import Key, equations, in_order, micro_key
+from recgen.lang.recurrence import Definition, OptionInfo, PackedInfo, Recurrence, StateInfo
+from recgen.lang.scope import Scope, Symbol, collect
 from recgen.lang.shapes import UNSIZED, describe, give_size, transposed
 from recgen.lang.size import check_size
-from recgen.lang.source import Span
 from recgen.lang.terms import Term
 from recgen.lang.traverse import walk
 from recgen.lang.typer import Typer
-from recgen.lang.usage import guards, outputs, report_unused
+from recgen.lang.usage import guards, joined, outputs, report_unused
 
 
 @dataclass(frozen=True)
@@ -31,11 +30,13 @@ class CheckResult:
 
 def check_spec(spec: syntax.Spec, reporter: Reporter) -> Recurrence | None:
     """The recurrence of a spec; None if an error was reported."""
-    scope = collect(spec, reporter)
-    if _micro_steps(spec, scope, reporter):
+    unrolled = unroll(spec, reporter)
+    if unrolled is None:
         return None
-    report_empty_domains(spec, reporter)
-    returned = outputs(spec, scope, reporter)
+    written, spec = spec, unrolled.spec
+    scope = collect(spec, reporter)
+    report_empty_domains(written, reporter)
+    returned = outputs(spec, scope, reporter, unrolled.shown)
     _report_states(spec, scope, reporter)
     plan, stabilize = _directives(spec, reporter)
     typer = Typer(scope, reporter)
@@ -44,10 +45,10 @@ def check_spec(spec: syntax.Spec, reporter: Reporter) -> Recurrence | None:
     _report_output_shapes(returned, scope, terms, reporter)
     if not reporter.failed():
         # Only then: a name that is read where an error is may look unused.
-        report_unused(spec, scope, returned, reporter)
+        report_unused(written, scope, returned, reporter, unrolled.shown)
     if reporter.failed():
         return None
-    return _recurrence(spec, scope, terms, returned, defaults, (plan, stabilize))
+    return _recurrence(written, unrolled, scope, terms, returned, defaults, (plan, stabilize))
 
 
 def _terms(scope: Scope, typer: Typer, reporter: Reporter) -> dict[Key, Term]:
@@ -61,7 +62,7 @@ def _terms(scope: Scope, typer: Typer, reporter: Reporter) -> dict[Key, Term]:
             continue
         kind, name = key
         try:
-            term = typer.value(lines[key].value) if kind == "definition" else _state_term(name, lines[key], typer, reporter)
+            term = typer.value(lines[key].value) if kind == "definition" else _state_term(lines[key], typer, reporter)
             check_size(term, name, lines[key].target.span, sizes, reporter)
         except Abandon:
             continue
@@ -71,8 +72,9 @@ def _terms(scope: Scope, typer: Typer, reporter: Reporter) -> dict[Key, Term]:
     return found
 
 
-def _state_term(name: str, equation: syntax.Equation, typer: Typer, reporter: Reporter) -> Term:
+def _state_term(equation: syntax.Equation, typer: Typer, reporter: Reporter) -> Term:
     """The term of a state's equation, of the declared shape."""
+    name = equation.target.name
     symbol = typer.scope.symbols[name]
     term = typer.term(equation.value)
     if term.shape == UNSIZED and symbol.shape[0] == symbol.shape[1]:
@@ -121,15 +123,6 @@ def _report_output_shapes(returned: tuple[str, ...], scope: Scope, terms: dict[K
         reporter.report("E311", equation.value.span, help=advice, name=name, shape=describe(term.shape))
 
 
-def _micro_steps(spec: syntax.Spec, scope: Scope, reporter: Reporter) -> bool:
-    """Report the first use of micro-steps, which parse but do not compile yet; whether there is one."""
-    span = next(_micro_spans(spec, scope), None)
-    if span is None:
-        return False
-    reporter.report("E407", span, help="write a recurrence of one step for each token")
-    return True
-
-
 def _directives(spec: syntax.Spec, reporter: Reporter) -> tuple[str, bool]:
     """The plan ("" if none is asked for) and whether log weights are stabilized."""
     first: dict[str, syntax.Directive] = {}
@@ -142,22 +135,9 @@ def _directives(spec: syntax.Spec, reporter: Reporter) -> tuple[str, bool]:
     return first["plan"].value if "plan" in first else "", "stabilize" in first
 
 
-def _micro_spans(spec: syntax.Spec, scope: Scope) -> Iterator[Span]:
-    for statement in spec.statements:
-        if isinstance(statement, syntax.ArgumentDecl | syntax.StateDecl):
-            yield from (a.span for a in statement.axes if scope.role(a.name) == "const")
-        if isinstance(statement, syntax.Equation):
-            if isinstance(statement.target, syntax.StateRef) and statement.target.micro is not None:
-                yield statement.target.span
-            for node in walk(statement.value):
-                if isinstance(node, syntax.Index) or (isinstance(node, syntax.StateRef) and node.micro is not None):
-                    yield node.span
-            if statement.loop is not None:
-                yield statement.loop.span
-
-
 def _recurrence(
     spec: syntax.Spec,
+    unrolled: Unrolled,
     scope: Scope,
     terms: dict[Key, Term],
     returned: tuple[str, ...],
@@ -165,12 +145,15 @@ def _recurrence(
     plan: tuple[str, bool],
 ) -> Recurrence:
     definitions = tuple(Definition(n, term, scope.symbols[n].span) for (kind, n), term in terms.items() if kind == "definition")
-    states = tuple(StateInfo(s.name, s.axes, terms["state", s.name], s.span) for s in scope.named("state"))
-    roots = tuple(s.equation for s in states) + tuple(d.value for d in definitions if d.name in returned)
+    states = tuple(_state(s, scope, terms) for s in scope.named("state"))
+    roots = tuple(e for s in states for e in (*s.micro, s.equation)) + tuple(d.value for d in definitions if d.name in returned)
+    reading = guards(roots)
+    declared = arguments(spec, {**reading, **{n: joined(reading, values) for n, values in unrolled.packed.items()}})
     return Recurrence(
         name=spec.name.name,
         doc=spec.doc,
-        arguments=arguments(spec, guards(roots)),
+        arguments=arguments(unrolled.spec, {v: a.needed_if for a in declared for v in unrolled.packed.get(a.name, (a.name,))}),
+        packed=tuple(PackedInfo(a, unrolled.packed[a.name]) for a in declared if a.name in unrolled.packed),
         options=defaults,
         consts=tuple((c.name, c.value) for c in scope.named("const")),
         states=states,
@@ -180,3 +163,10 @@ def _recurrence(
         stabilize=plan[1],
         source=spec.source,
     )
+
+
+def _state(symbol: Symbol, scope: Scope, terms: dict[Key, Term]) -> StateInfo:
+    """A state with the terms of its micro-steps in order, the last apart."""
+    steps = range(len(scope.micro.get(symbol.name, {})))
+    micro = tuple(terms[micro_key(symbol.name, i)] for i in steps)
+    return StateInfo(symbol.name, symbol.axes, terms["state", symbol.name], symbol.span, micro)

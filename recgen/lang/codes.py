@@ -64,6 +64,15 @@ CODES: dict[str, Code] = {
     "E218": _error("a comparison stands only as the first argument of `where`"),
     "E219": _error("the first argument of `where` must be a comparison"),
     "E220": _error("`grouped` is for inputs, and `{name}` is a param"),
+    "E221": _error("`{name}` has one value for each micro-step: it needs an index"),
+    "E222": _error("`{name}` has no values for single micro-steps"),
+    "E223": _error("there is no `{index}`"),
+    "E224": _error("the const `{name}` can be the first axis of an input or param only"),
+    "E225": _error("`{index}` has no equation"),
+    "E226": _error("`{target}` is not defined for each `{variable}` of the loop"),
+    "E227": _error("{count} micro-steps: at most {limit} are possible"),
+    "E228": _error("the loop over {loop} is empty"),
+    "E229": _error("`{name}` is not known when the spec is compiled"),
     # Shapes.
     "E301": _error("shapes do not match: {left} {op} {right}"),
     "E302": _error("a column and a row do not go together elementwise: {left} {op} {right}"),
@@ -83,7 +92,6 @@ CODES: dict[str, Code] = {
     "E404": _error("{count} definitions are read by no other line: {names}"),
     "E405": _error("output `{name}` is not a definition"),
     "E406": _error("the recurrence has no state"),
-    "E407": _error("this compiler cannot build micro-steps yet"),
     "E408": _error("`{name}` is too large once its definitions are put in: more than {limit} operations"),
     "E409": _error("the recurrence has no input"),
     # Analysis.

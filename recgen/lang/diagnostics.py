@@ -82,6 +82,8 @@ class Reporter:
 
     def report(self, code: str, span: Span, *, secondary: Label | None = None, help: str | None = None, **values: object) -> None:
         """Add a diagnostic; `values` fill the message of its code."""
+        if any(d.code == code and d.span == span for d in self.found):
+            return  # of a line that stands for several, the first tells
         entry = CODES[code]
         self.found.append(Diagnostic(code, entry.severity, entry.message.format(**values), span, self.source, secondary, help))
 

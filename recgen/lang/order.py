@@ -8,14 +8,20 @@ from recgen.lang.scope import Scope
 from recgen.lang.traverse import walk
 
 Key = tuple[str, str]
-"""("definition", name) or ("state", name): an equation."""
+"""("definition", name), ("state", name), or ("micro", "S[t, 0]") for a micro-step before the last: an equation."""
 
 
 def equations(scope: Scope) -> dict[Key, syntax.Equation]:
     """Every equation by what it defines, in the order of the text."""
     found: dict[Key, syntax.Equation] = {("definition", n): e for n, e in scope.definitions.items()}
     found.update({("state", n): e for n, e in scope.states.items()})
+    found.update({micro_key(n, i): e for n, steps in scope.micro.items() for i, e in steps.items()})
     return dict(sorted(found.items(), key=lambda item: (item[1].span.line, item[1].span.column)))
+
+
+def micro_key(state: str, index: int) -> Key:
+    """The key of a micro-step before the last."""
+    return "micro", f"{state}[t, {index}]"
 
 
 def in_order(scope: Scope, reporter: Reporter) -> tuple[Key, ...]:
@@ -47,7 +53,7 @@ def _reads(expr: syntax.Expr) -> list[Key]:
         if isinstance(node, syntax.Name):
             found.append(("definition", node.name))
         elif isinstance(node, syntax.StateRef) and node.lag == 0:
-            found.append(("state", node.name))
+            found.append(("state", node.name) if node.micro is None else micro_key(node.name, node.micro.value))
     return found
 
 
@@ -72,6 +78,8 @@ def _report_circle(circle: list[Key], lines: dict[Key, syntax.Equation], reporte
     path = " reads ".join(f"{name} (line {lines[key].span.line})" for name, key in zip(names, circle, strict=True))
     states = [key[1] for key in circle if key[0] == "state"]
     advice = f"read `{states[0]}[t-1]` on one of these lines" if states else "define one of them without the others"
+    if any(key[0] == "micro" for key in circle):
+        advice = "a micro-step reads the one before, as in `S[t, j] = ... S[t, j-1] ...`"
     label = Label(lines[circle[1]].span, f"{names[1]} reads {names[2 % len(names)]} here") if len(circle) > 1 else None
     reporter.report("E401", lines[circle[0]].span, secondary=label, help=advice, path=f"{path} reads {names[0]}")
 

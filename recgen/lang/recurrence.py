@@ -42,6 +42,14 @@ class ArgumentInfo:
 
 
 @dataclass(frozen=True)
+class PackedInfo:
+    """An argument with a value for each micro-step: `info` as declared, its first axis a const, and the arguments that its values are."""
+
+    info: ArgumentInfo
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class OptionInfo:
     """A keyword of the generated functions: `default` is a boolean, or a state-free scalar term over axis sizes."""
 
@@ -52,12 +60,21 @@ class OptionInfo:
 
 @dataclass(frozen=True)
 class StateInfo:
-    """A carried state, its declared axes, and its equation at t."""
+    """A carried state, its declared axes, and its equation at t.
+
+    `micro`: the equations of its micro-states 0, 1, ... before the last step, each of which reads the one before.
+    """
 
     name: str
     axes: tuple[str, ...]
     equation: Term
     span: Span = field(compare=False)
+    micro: tuple[Term, ...] = ()
+
+    @property
+    def steps(self) -> tuple[Term, ...]:
+        """The equations of one token in order."""
+        return (*self.micro, self.equation)
 
 
 @dataclass(frozen=True)
@@ -73,12 +90,14 @@ class Definition:
 class Recurrence:
     """A spec that passed every check.
 
+    What is declared with a value for each micro-step is one of the `arguments` for each; `packed` says which belong together.
     `definitions` are in dependency order and include the outputs; `outputs` names those that are returned.
     """
 
     name: str
     doc: str
     arguments: tuple[ArgumentInfo, ...]
+    packed: tuple[PackedInfo, ...]
     options: tuple[OptionInfo, ...]
     consts: tuple[tuple[str, int], ...]
     states: tuple[StateInfo, ...]
@@ -87,6 +106,13 @@ class Recurrence:
     plan: str
     stabilize: bool
     source: Source = field(compare=False)
+
+    @property
+    def declared(self) -> tuple[ArgumentInfo, ...]:
+        """The inputs and params as the caller passes them."""
+        whole = {p.members[0]: p.info for p in self.packed}
+        parts = {name for p in self.packed for name in p.members[1:]}
+        return tuple(whole.get(a.name, a) for a in self.arguments if a.name not in parts)
 
     def argument(self, name: str) -> ArgumentInfo:
         """The input or param of this name."""

@@ -39,11 +39,15 @@ class Symbol:
 
 @dataclass
 class Scope:
-    """Every name of a spec, and its equations: definitions by name, states by name. `unknown` are the names already reported."""
+    """Every name of a spec, and its equations: definitions by name, states by name, and a state's micro-steps before its last.
+
+    `unknown` are the names already reported.
+    """
 
     symbols: dict[str, Symbol] = field(default_factory=dict)
     definitions: dict[str, syntax.Equation] = field(default_factory=dict)
     states: dict[str, syntax.Equation] = field(default_factory=dict)
+    micro: dict[str, dict[int, syntax.Equation]] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
 
     def role(self, name: str) -> str | None:
@@ -124,6 +128,7 @@ def _axes(statement: syntax.ArgumentDecl | syntax.StateDecl, scope: Scope, repor
 def _equation(statement: syntax.Equation, scope: Scope, reporter: Reporter) -> None:
     """Enter what an equation defines."""
     target = statement.target
+    assert not isinstance(target, syntax.Index), "micro-steps are written out"
     role = scope.role(target.name)
     if isinstance(target, syntax.Name) and role != "state":
         if _add(scope, Symbol(target.name, "definition", target.span), target, reporter):
@@ -144,7 +149,10 @@ def _equation(statement: syntax.Equation, scope: Scope, reporter: Reporter) -> N
 
 
 def _state_equation(target: syntax.StateRef, statement: syntax.Equation, scope: Scope, reporter: Reporter) -> None:
-    if target.name in scope.states and target.micro is None:
+    if target.micro is not None:
+        scope.micro.setdefault(target.name, {})[target.micro.value] = statement
+        return
+    if target.name in scope.states:
         label = Label(scope.states[target.name].target.span, "the first equation is here")
         reporter.report("E202", target.span, secondary=label, help="a state has one equation", name=f"{target.name}[t]")
         return

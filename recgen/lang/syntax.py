@@ -192,9 +192,9 @@ class Loop:
 
 @dataclass(frozen=True)
 class Equation:
-    """`target = value`: a definition (target is a Name) or a state's equation (a StateRef)."""
+    """`target = value`: a definition (target is a Name, for one micro-step an Index) or a state's equation (a StateRef)."""
 
-    target: Name | StateRef
+    target: Name | StateRef | Index
     value: Expr
     loop: Loop | None
     span: Span = field(compare=False)

@@ -63,12 +63,13 @@ class OptionValue:
 
 @dataclass(frozen=True)
 class State:
-    """A state after token t (lag 0) or before it (lag 1)."""
+    """A state after token t (lag 0) or before it (lag 1); with `micro` after this micro-step of token t, None for the last."""
 
     name: str
     lag: int
     shape: Shape
     span: Span | None = field(default=None, compare=False)
+    micro: int | None = None
 
 
 @dataclass(frozen=True)

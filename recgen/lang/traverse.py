@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from recgen.lang import syntax
 from recgen.lang.syntax import Expr
@@ -27,6 +28,21 @@ def walk(expr: Expr) -> Iterator[Expr]:
     yield expr
     for child in children(expr):
         yield from walk(child)
+
+
+def rewrite(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """The expression with `change` applied to every node, subexpressions first."""
+    match expr:
+        case syntax.Negate() | syntax.Transpose():
+            expr = replace(expr, operand=rewrite(expr.operand, change))
+        case syntax.Binary() | syntax.Compare():
+            expr = replace(expr, left=rewrite(expr.left, change), right=rewrite(expr.right, change))
+        case syntax.Conditional():
+            then, test, otherwise = (rewrite(x, change) for x in (expr.then, expr.test, expr.otherwise))
+            expr = replace(expr, then=then, test=test, otherwise=otherwise)
+        case syntax.Call():
+            expr = replace(expr, arguments=tuple(rewrite(x, change) for x in expr.arguments))
+    return change(expr)
 
 
 def names_read(expr: Expr) -> set[str]:

@@ -52,7 +52,8 @@ class Typer:
             case syntax.Identity():
                 return Eye(UNSIZED, expr.span)
             case syntax.StateRef():
-                return State(expr.name, expr.lag, self._declared(expr.name), expr.span)
+                micro = None if expr.micro is None else expr.micro.value
+                return State(expr.name, expr.lag, self._declared(expr.name), expr.span, micro)
             case syntax.Negate():
                 operand = self.term(expr.operand)
                 return Constant(-operand.value, span=expr.span) if isinstance(operand, Constant) else _same("neg", operand, expr.span)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from recgen.lang import syntax
 from recgen.lang.diagnostics import Label, Reporter
 from recgen.lang.order import equations
@@ -15,8 +17,8 @@ Path = tuple[Guard, ...]
 """Values of options that lead to a place, the outermost first."""
 
 
-def outputs(spec: syntax.Spec, scope: Scope, reporter: Reporter) -> tuple[str, ...]:
-    """The names that are returned: declared ones, or else the one definition that no line reads."""
+def outputs(spec: syntax.Spec, scope: Scope, reporter: Reporter, shown: Callable[[str], str]) -> tuple[str, ...]:
+    """The names that are returned: declared ones, or else the one definition that no line reads; `shown` gives a name as it is written."""
     declared = [s for s in spec.statements if isinstance(s, syntax.OutputDecl)]
     for extra in declared[1:]:
         label = Label(declared[0].span, "the first one is here")
@@ -30,7 +32,7 @@ def outputs(spec: syntax.Spec, scope: Scope, reporter: Reporter) -> tuple[str, .
         reporter.report("E403", spec.name.span, help=advice)
     if len(unread) > 1:
         first, second = (scope.definitions[n].target.span for n in unread[:2])
-        names = ", ".join(f"`{n}`" for n in unread)
+        names = ", ".join(f"`{shown(n)}`" for n in unread)
         advice = f"if all are returned add the line `output {', '.join(unread)}`, else remove what is not needed"
         reporter.report("E404", first, secondary=Label(second, "this one too"), help=advice, count=len(unread), names=names)
     return tuple(unread)
@@ -52,14 +54,16 @@ def _declared(declaration: syntax.OutputDecl, scope: Scope, reporter: Reporter) 
     return tuple(n for n in seen if n in scope.definitions)
 
 
-def report_unused(spec: syntax.Spec, scope: Scope, returned: tuple[str, ...], reporter: Reporter) -> None:
+def report_unused(spec: syntax.Spec, scope: Scope, returned: tuple[str, ...], reporter: Reporter, shown: Callable[[str], str]) -> None:
     """Nothing is ignored silently: a declaration or definition without effect is an error."""
     read: set[str] = set(returned)
-    for (kind, name), equation in equations(scope).items():
+    for (kind, _), equation in equations(scope).items():
         found = names_read(equation.value)
         # A state that only carries itself has no effect.
-        read |= found - {name} if kind == "state" else found
+        read |= found if kind == "definition" else found - {equation.target.name}
     for statement in spec.statements:
+        if isinstance(statement, syntax.Equation) and statement.loop is not None:
+            read |= {str(statement.loop.last)}
         if isinstance(statement, syntax.OptionDecl) and not isinstance(statement.default, bool):
             read |= names_read(statement.default)
         if isinstance(statement, syntax.ArgumentDecl | syntax.StateDecl):
@@ -69,7 +73,7 @@ def report_unused(spec: syntax.Spec, scope: Scope, returned: tuple[str, ...], re
         # Without an `output` line, definitions that no line reads are outputs.
         if symbol.name not in read and (declared or symbol.role != "definition"):
             advice = f"read it, as in `o = {symbol.name}[t]^T @ q`" if symbol.role == "state" else "use it or remove it"
-            reporter.report("E210", symbol.span, help=advice, role=symbol.role, name=symbol.name)
+            reporter.report("E210", symbol.span, help=advice, role=symbol.role, name=shown(symbol.name))
 
 
 def guards(roots: tuple[Term, ...]) -> dict[str, tuple[Guard, ...]]:
@@ -91,6 +95,12 @@ def guards(roots: tuple[Term, ...]) -> dict[str, tuple[Guard, ...]]:
         elif isinstance(term, Apply):
             stack += [(arg, path) for arg in term.args]
     return {name: _simplified(paths) for name, paths in found.items()}
+
+
+def joined(reading: dict[str, tuple[Guard, ...]], names: tuple[str, ...]) -> tuple[Guard, ...]:
+    """The option values any of which leads to one of several arguments; () where one is always read."""
+    found = [reading[n] for n in names if n in reading]
+    return () if () in found else _simplified({(g,) for guards in found for g in guards})
 
 
 def _simplified(paths: set[Path]) -> tuple[Guard, ...]:

@@ -60,11 +60,24 @@ def whole(module: ModuleType, prefix: str, **keywords: Any) -> Form:
     def run(call: Call) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         initial = None if call.initial is None else _given(call.initial)
         *outputs, states = function(
-            **call.arguments, **call.flags, initial_state=initial, output_final_state=True, cu_seqlens=call.cu_seqlens, **keywords
+            **as_passed(module, call.arguments),
+            **call.flags,
+            initial_state=initial,
+            output_final_state=True,
+            cu_seqlens=call.cu_seqlens,
+            **keywords,
         )
         return tuple(outputs), states if isinstance(states, tuple) else (states,)
 
     return run
+
+
+def as_passed(module: ModuleType, arguments: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Arguments as the module's functions take them: the values of micro-steps are one tensor, their axis before those of each."""
+    axes = {info.name: len(info.axes) for info in module._ARGUMENTS}
+    packed: dict[str, tuple[str, ...]] = vars(module).get("_PACKED", {})  # a module without micro-steps has none
+    joined = {name: torch.stack([arguments[m] for m in members], -1 - axes[members[0]]) for name, members in packed.items()}
+    return {**{name: x for name, x in arguments.items() if not any(name in members for members in packed.values())}, **joined}
 
 
 def split(form: Form, module: ModuleType, at: int) -> Form:
@@ -122,7 +135,7 @@ def stepwise(module: ModuleType) -> Form:
         with torch.no_grad():
             for t in range(next(x for name, x in call.arguments.items() if name in tokens).shape[1]):
                 arguments = {name: x[:, t] if name in tokens else x for name, x in call.arguments.items()}
-                outputs = function(**arguments, **call.flags, state=_given(pools), state_indices=slots)
+                outputs = function(**as_passed(module, arguments), **call.flags, state=_given(pools), state_indices=slots)
                 found.append(outputs if isinstance(outputs, tuple) else (outputs,))
         assert all(bool((pool[[0, -1]] == 7.0).all()) for pool in pools), "a step touched the state of another sequence"
         return tuple(torch.stack(x, 1) for x in zip(*found, strict=True)), tuple(pool[slots.long()] for pool in pools)

@@ -137,17 +137,17 @@ class Token:
         self.recurrence, self.arguments, self.options = recurrence, arguments, options
         self.sizes, self.before = sizes, before
         self.dtype = next(iter(arguments.values())).dtype
-        self._states: dict[str, Tensor] = {}
+        self._states: dict[tuple[str, int | None], Tensor] = {}
         self._known: dict[int, Tensor] = {}  # definitions are shared objects: each is worked out once
 
-    def after(self, name: str) -> Tensor:
-        """A state after this token."""
-        if name not in self._states:
+    def after(self, name: str, micro: int | None = None) -> Tensor:
+        """A state after this token, or after one of its micro-steps."""
+        if (name, micro) not in self._states:
             info = next(s for s in self.recurrence.states if s.name == name)
-            value = self.value(info.equation)
+            value = self.value(info.equation if micro is None else info.micro[micro])
             shape = [self.sizes.axis(a) for a in (*info.axes, "1", "1")[:2]]
-            self._states[name] = value.expand(self.sizes.batch, self.sizes.heads, *shape)
-        return self._states[name]
+            self._states[name, micro] = value.expand(self.sizes.batch, self.sizes.heads, *shape)
+        return self._states[name, micro]
 
     def value(self, term: Term) -> Tensor:
         """A term as [B, HV, rows, columns] (1 where it does not vary)."""
@@ -160,8 +160,8 @@ class Token:
                 return self.arguments[name]
             case OptionValue(name):
                 return self._option(name)
-            case State(name, lag):
-                return self.before[name] if lag else self.after(name)
+            case State(name, lag, micro=micro):
+                return self.before[name] if lag else self.after(name, micro)
             case Eye(shape):
                 return torch.eye(self.sizes.axis(shape[0]), dtype=self.dtype)[None, None]
             case Apply():

@@ -65,9 +65,9 @@ class Case:
 
     @cached_property
     def arguments(self) -> tuple[ArgumentInfo, ...]:
-        """The arguments that these options need."""
+        """The arguments that these options need, as they are passed."""
         chosen = dict(self.flags)
-        return tuple(a for a in self.compiled.recurrence.arguments if not a.needed_if or any(chosen[o] == v for o, v in a.needed_if))
+        return tuple(a for a in self.compiled.recurrence.declared if not a.needed_if or any(chosen[o] == v for o, v in a.needed_if))
 
     @property
     def state_axes(self) -> tuple[str, ...]:
@@ -109,7 +109,8 @@ class Case:
             return set()
         streams = [s for s in self.compiled.normal_form.streams if s.correct is not None]
         terms = [x for s in streams for part in (s.write, s.correct, s.strength) if part is not None for x in walk(part)]
-        return {x.name for x in terms if isinstance(x, Argument)}
+        whole = {name: p.info.name for p in self.compiled.recurrence.packed for name in p.members}
+        return {whole.get(x.name, x.name) for x in terms if isinstance(x, Argument)}
 
     def __str__(self) -> str:
         return "-".join((self.name, *(f"{o}={v}" for o, v in self.flags if v != self.defaults[o])))
@@ -170,8 +171,8 @@ class Sample:
 
 
 def sizes_of(case: Case) -> dict[str, int]:
-    """Sizes that all differ."""
-    return {axis: 5 + 2 * i for i, axis in enumerate(sorted(case.axes))}
+    """Sizes that all differ, but for those that the spec says."""
+    return {axis: 5 + 2 * i for i, axis in enumerate(sorted(case.axes))} | dict(case.compiled.recurrence.consts)
 
 
 def draw(
@@ -180,7 +181,7 @@ def draw(
 ) -> Sample:  # fmt: skip
     """A float64 sample: vectors of unit norm (a correcting stream would grow with others), gates from weak to strong."""
     generator = torch.Generator().manual_seed(seed)
-    sizes = sizes or sizes_of(case)
+    sizes = {**sizes_of(case), **(sizes or {}), **dict(case.compiled.recurrence.consts)}
     inputs = {}
     for a in case.arguments:
         count = heads[0] if a.grouped else heads[1]
@@ -205,6 +206,13 @@ def _values(case: Case, a: ArgumentInfo, x: Tensor) -> Tensor:
     if math.isfinite(low) or math.isfinite(high):
         return low + 0.1 + F.softplus(x) if math.isfinite(low) else high - 0.1 - F.softplus(x)
     return F.normalize(x, dim=-1) if a.axes else x
+
+
+def operator_inputs(case: Case, sample: Sample) -> tuple[Tensor | None, ...]:
+    """A sample's tensors in the order of an operator's arguments, leaves; those with a value for each micro-step as one for each."""
+    passed = tuple(sample.inputs.get(a.name) for a in case.compiled.recurrence.declared)
+    found = case.module._unpacked(passed) if case.compiled.recurrence.packed else passed
+    return tuple(None if x is None else x.detach().requires_grad_(x.requires_grad) for x in found)
 
 
 def set_gates(case: Case, sample: Sample, make) -> None:

@@ -82,7 +82,7 @@ def test_heads_that_form_no_groups(case: Case, form: str) -> None:
     for a in case.arguments:
         if a.grouped:
             x = arguments[a.name]
-            arguments[a.name] = x.repeat_interleave(3, x.dim() - 2)  # 3 key heads for 2 value heads
+            arguments[a.name] = x.repeat_interleave(3, x.dim() - 1 - len(a.axes))  # 3 key heads for 2 value heads
     with pytest.raises(ValueError, match=r"should be of a number of heads that is a multiple of the 3 of `\w+`, but is of 2 heads"):
         case.function(form)(**arguments)
 
@@ -92,7 +92,7 @@ def test_heads_that_form_no_groups(case: Case, form: str) -> None:
 def test_arguments_that_an_option_governs(case: Case, form: str) -> None:
     """Needed with it, refused without it."""
     heads = 2
-    for a in case.compiled.recurrence.arguments:
+    for a in case.compiled.recurrence.declared:
         if a.needed_if and a in case.arguments:
             refused(case, form, a.name, None, " with ", ValueError)
         elif a.needed_if:

@@ -25,6 +25,7 @@ from tests.numerics.helpers import (
     each_form,
     evaluate,
     names,
+    operator_inputs,
     sizes_of,
 )
 
@@ -37,7 +38,7 @@ def operators(case: Case):
 
 def operator_arguments(case: Case, sample: Sample) -> list[object]:
     """An operator's leading arguments: tensors in order, numbers, flags."""
-    arguments = [sample.inputs.get(a.name) for a in case.compiled.recurrence.arguments]
+    arguments = operator_inputs(case, sample)
     numbers = [0.5 + 0.25 * i for i, o in enumerate(case.compiled.recurrence.options) if not isinstance(o.default, bool)]
     return [*arguments, *numbers, *(value for _, value in case.flags)]
 

@@ -14,7 +14,7 @@ each_spec = pytest.mark.parametrize("path", SPECS, ids=lambda p: p.stem)
 def test_public_functions_and_kernel_pointers(path):
     result = compiled(path)
     r = result.recurrence
-    theirs = {x.name for x in (*r.arguments, *r.options, *r.definitions)} | set(CONTRACT_ARGUMENTS)
+    theirs = {x.name for x in (*r.arguments, *r.declared, *r.options, *r.definitions)} | set(CONTRACT_ARGUMENTS)
     tree = ast.parse(result.module.text)
     found = set()
     for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):

@@ -43,7 +43,7 @@ class Loop:
     def __init__(self, recurrence: Recurrence, sizes: dict[str, int], options: dict[str, float | bool]) -> None:
         self.recurrence, self.sizes, self.options = recurrence, sizes, options
 
-    def value(self, term: Term, inputs: dict[str, Tensor], states: dict[int, Tensor]) -> Tensor:
+    def value(self, term: Term, inputs: dict[str, Tensor], states: dict[tuple[int, int | None], Tensor]) -> Tensor:
         match term:
             case Constant(value):
                 return torch.tensor(value, dtype=torch.float64).reshape(1, 1)
@@ -53,8 +53,8 @@ class Loop:
                 return torch.tensor(float(self.options[name]), dtype=torch.float64).reshape(1, 1)
             case Argument(name):
                 return inputs[name]
-            case State(_, lag):
-                return states[lag]
+            case State(lag=lag, micro=micro):
+                return states[lag, micro]
             case Eye((axis, _)):
                 return torch.eye(self.sizes[axis], dtype=torch.float64)
             case Apply("select", (then, otherwise), _, option):
@@ -90,13 +90,15 @@ class Loop:
             for k, x in present.items():
                 x = x[None] if infos[k].role == "param" else x[:, t].repeat_interleave(heads // x.shape[2], 1)
                 token[k] = x[..., None] if x.dim() == 3 else x[..., None, None]
-            states = {1: state}
-            states[0] = self.value(state_info.equation, token, states) + 0 * state
+            states: dict[tuple[int, int | None], Tensor] = {(1, None): state}
+            for i, equation in enumerate(state_info.micro):
+                states[0, i] = self.value(equation, token, states) + 0 * state
+            states[0, None] = self.value(state_info.equation, token, states) + 0 * state
             for name in outputs:
                 term = self.recurrence.definition(name)
                 y = self.value(term, token, states).expand(batch, heads, -1, -1)
                 outputs[name].append(y.flatten(2) if term.shape != SCALAR else y[..., 0, 0])
-            state = states[0]
+            state = states[0, None]
         return (*(self._stack(name, ys, batch, heads) for name, ys in outputs.items()), state)
 
     def _stack(self, name: str, ys: list[Tensor], batch: int, heads: int) -> Tensor:
