@@ -730,9 +730,22 @@ def _torch_step(arguments: tuple[torch.Tensor | None, ...], options: tuple[Any, 
     return tuple(outputs)
 
 
-def _scan(decay: torch.Tensor, write: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
-    """S_t = decay_t S_{t-1} + write_t for the tokens t of a chunk, entry by entry; `first`, then the state after every token."""
-    states = write.new_empty(write.shape[0] + 1, *write.shape[1:])
+class _Room:
+    """Memory that the chunks of a call share: fresh memory costs more than what is computed into it."""
+
+    def __init__(self, like: torch.Tensor) -> None:
+        self._like, self._held = like, {}
+
+    def __call__(self, number: int, *shape: int) -> torch.Tensor:
+        """Room of this number, in this shape; what it held is lost."""
+        size = math.prod(shape)
+        if number not in self._held or self._held[number].numel() < size:
+            self._held[number] = self._like.new_empty(size)
+        return self._held[number][:size].view(shape)
+
+
+def _scan(decay: torch.Tensor, write: torch.Tensor, first: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
+    """S_t = decay_t S_{t-1} + write_t for the tokens t of a chunk, entry by entry, into `states`: `first`, then those after every token."""
     states[0] = first
     before, after = states[:-1].unbind(), states[1:].unbind()
     for a, x, s, out in zip(decay.unbind(), write.unbind(), before, after, strict=True):
@@ -740,9 +753,8 @@ def _scan(decay: torch.Tensor, write: torch.Tensor, first: torch.Tensor) -> torc
     return states
 
 
-def _scan_gradient(gradient: torch.Tensor, decay: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
-    """The same from the last token to the first: G_t = gradient_t + decay_{t+1} G_{t+1}, `last` added to the last token's."""
-    total = torch.empty_like(gradient, memory_format=torch.contiguous_format)
+def _scan_gradient(gradient: torch.Tensor, decay: torch.Tensor, last: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+    """The same backwards into `total`, which may be `gradient`: G_t = gradient_t + decay_{t+1} G_{t+1}, `last` added to the last token's."""
     torch.add(gradient[-1], last, out=total[-1])
     later, before = total[1:].unbind(), total[:-1].unbind()
     for a, d, s, out in zip(*(reversed(x) for x in (decay[1:].unbind(), gradient[:-1].unbind(), later, before)), strict=True):
@@ -771,6 +783,7 @@ def _scan_chunk(
     h_first: torch.Tensor,
     *,
     sizes: _Sizes,
+    room: _Room,
 ) -> tuple[torch.Tensor, ...]:
     """The outputs of a chunk's tokens [tokens, rows, HV, ...] and the states after it, from the states before it."""
     N = A.shape[-1]
@@ -792,16 +805,16 @@ def _scan_chunk(
         step = raw_2.clamp(min=0.0)
     step_spread = _spread(step, -2, N)
     A_tokens = _per_token(A, sizes)
-    product = step_spread * A_tokens
+    product = torch.mul(step_spread, A_tokens, out=room(0, *sizes.lead, sizes.heads, N, P))
     exp = torch.exp(product)
     expm1 = product.expm1_()
     quotient = expm1.div_(A_tokens)
     u_spread = _spread(u, -2, N)
     B_heads = _per_value_head(B, sizes.heads, -2)
     B_heads_spread = _spread(B_heads, -1, P)
-    product_2 = u_spread * B_heads_spread
+    product_2 = torch.mul(u_spread, B_heads_spread, out=room(1, *sizes.lead, sizes.heads, N, P))
     product_3 = quotient.mul_(product_2)
-    h_all = _scan(exp, product_3, h_first)
+    h_all = _scan(exp, product_3, h_first, room(2, sizes.tokens + 1, *sizes.lead[1:], sizes.heads, N, P))
     h = h_all[1:]
     if use_z:
         C_heads = _per_value_head(C, sizes.heads, -2)
@@ -840,6 +853,7 @@ def _scan_chunk_gradient(
     d_h_last: torch.Tensor,
     *,
     sizes: _Sizes,
+    room: _Room,
 ) -> tuple[torch.Tensor | None, ...]:
     """The gradients of the arguments and of the states before a chunk, for those of its outputs and of the states after it."""
     N = A.shape[-1]
@@ -861,16 +875,16 @@ def _scan_chunk_gradient(
         step = raw_2.clamp(min=0.0)
     step_spread = _spread(step, -2, N)
     A_tokens = _per_token(A, sizes)
-    product = step_spread * A_tokens
+    product = torch.mul(step_spread, A_tokens, out=room(0, *sizes.lead, sizes.heads, N, P))
     exp = torch.exp(product)
     expm1 = product.expm1_()
-    quotient = expm1 / A_tokens
+    quotient = torch.div(expm1, A_tokens, out=room(1, *sizes.lead, sizes.heads, N, P))
     u_spread = _spread(u, -2, N)
     B_heads = _per_value_head(B, sizes.heads, -2)
     B_heads_spread = _spread(B_heads, -1, P)
-    product_2 = u_spread * B_heads_spread
-    product_3 = quotient * product_2
-    h_all = _scan(exp, product_3, h_first)
+    product_2 = torch.mul(u_spread, B_heads_spread, out=room(2, *sizes.lead, sizes.heads, N, P))
+    product_3 = torch.mul(quotient, product_2, out=room(3, *sizes.lead, sizes.heads, N, P))
+    h_all = _scan(exp, product_3, h_first, room(4, sizes.tokens + 1, *sizes.lead[1:], sizes.heads, N, P))
     h = h_all[1:]
     if use_z:
         C_heads = _per_value_head(C, sizes.heads, -2)
@@ -892,7 +906,7 @@ def _scan_chunk_gradient(
         d_11 = _over_tokens(d_9, sizes)
         d_spread = _spread(d, -2, N)
         C_heads_spread = _spread(C_heads, -1, P)
-        d_12 = d_spread * C_heads_spread
+        d_12 = torch.mul(d_spread, C_heads_spread, out=room(5, *sizes.lead, sizes.heads, N, P))
         d_13 = (h @ d.unsqueeze(-1)).squeeze(-1)
         d_14 = _per_key_head(d_13, sizes.key_heads, -2)
         d_z = d_8
@@ -908,7 +922,7 @@ def _scan_chunk_gradient(
         d_17 = _over_tokens(d_15, sizes)
         d_out_spread = _spread(d_out, -2, N)
         C_heads_2_spread = _spread(C_heads_2, -1, P)
-        d_18 = d_out_spread * C_heads_2_spread
+        d_18 = torch.mul(d_out_spread, C_heads_2_spread, out=room(6, *sizes.lead, sizes.heads, N, P))
         d_19 = (h @ d_out.unsqueeze(-1)).squeeze(-1)
         d_20 = _per_key_head(d_19, sizes.key_heads, -2)
         d_z = _zeros_like(z)
@@ -916,9 +930,9 @@ def _scan_chunk_gradient(
         d_D = d_17
         d_h = d_18
         d_C = d_20
-    d_21 = _scan_gradient(d_h, exp, d_h_last)
+    d_21 = _scan_gradient(d_h, exp, d_h_last, room(3, *sizes.lead, sizes.heads, N, P))
     d_22 = h_all[:-1]
-    d_23 = d_21 * d_22
+    d_23 = torch.mul(d_21, d_22, out=room(7, *sizes.lead, sizes.heads, N, P))
     d_24 = d_21[0] * exp[0]
     d_25 = product_2.mul_(d_21)
     d_26 = d_21.mul_(quotient)
@@ -933,7 +947,7 @@ def _scan_chunk_gradient(
     d_36 = d_32.mul_(d_35)
     d_37 = d_23.mul_(exp)
     d_product = d_36.add_(d_37)
-    d_38 = d_product * A_tokens
+    d_38 = torch.mul(d_product, A_tokens, out=room(7, *sizes.lead, sizes.heads, N, P))
     d_39 = d_product.mul_(step_spread)
     d_A_tokens = d_34.add_(d_39)
     d_40 = _over_tokens(d_A_tokens, sizes)
@@ -1053,6 +1067,7 @@ def _torch_chunk_forward(arguments: tuple[torch.Tensor | None, ...], options: tu
     final = [outputs[0].new_empty(count, sizes.heads, *shape, dtype=dtype) for shape in _shapes(arguments)]
     kept = _saved_states(sizes, cu_seqlens, chunk) if save else 0
     saved = outputs[0].new_zeros(kept, sizes.heads, _entries(arguments), dtype=dtype)
+    room = _Room(saved)
     for stretch in _stretches(arguments, cu_seqlens, sizes, chunk):
         states = _first_states(initial, stretch, arguments, sizes, final[0])
         for i, start in enumerate(range(stretch.first, stretch.last, chunk)):
@@ -1060,7 +1075,7 @@ def _torch_chunk_forward(arguments: tuple[torch.Tensor | None, ...], options: tu
             if save:
                 saved[stretch.kept + i] = torch.cat([x.flatten(2) for x in states], -1)
             inputs, part = _chunk_of(arguments, stretch.rows, start, stop, sizes, dtype)
-            results = _scan_chunk(*inputs, *options, *states, sizes=part)
+            results = _scan_chunk(*inputs, *options, *states, sizes=part, room=room)
             for output, result in zip(outputs, results, strict=False):
                 output[stretch.rows, start:stop].transpose(0, 1).copy_(result)
             states = list(results[len(outputs) :])
@@ -1085,6 +1100,7 @@ def _torch_chunk_backward(
     count = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
     shapes = _shapes(arguments)
     d_initial = [saved.new_empty(count, sizes.heads, *shape) for shape in shapes]
+    room = _Room(saved)
     for stretch in _stretches(arguments, cu_seqlens, sizes, chunk):
         d_states = _first_states(d_final, stretch, arguments, sizes, saved)
         for i, start in reversed(list(enumerate(range(stretch.first, stretch.last, chunk)))):
@@ -1096,7 +1112,7 @@ def _torch_chunk_backward(
                 _incoming_gradient(x, stretch.rows, start, stop, axes, arguments, part, saved)
                 for x, axes in zip(d_outputs, _OUTPUT_AXES, strict=True)
             ]
-            found = _scan_chunk_gradient(*inputs, *options, *states, *cotangents, *d_states, sizes=part)
+            found = _scan_chunk_gradient(*inputs, *options, *states, *cotangents, *d_states, sizes=part, room=room)
             for info, target, gradient in zip(_ARGUMENTS, gradients, found, strict=False):
                 if target is None or gradient is None:
                     continue

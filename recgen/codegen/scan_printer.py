@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from recgen.analysis.scan_form import ScanForm
@@ -62,11 +64,7 @@ def build_scan_context(form: ScanForm) -> ScanContext:
         forward=(*sizes, *_lines(programs.forward)),
         results=tuple(operand_text(x) for _, x in programs.forward.results),
         final=tuple(f"{v.name}[-1]{'.mT' * turn}" for v, turn in zip(programs.scanned, across, strict=True)),
-        backward=(
-            *sizes,
-            *_turned_states(programs.last, across),
-            *_ScanPrinter(last_reads(programs.backward)).lines(programs.backward.statements),
-        ),
+        backward=(*sizes, *_turned_states(programs.last, across), *_lines(programs.backward)),
         gradients=tuple(gradient(v) for v in arguments),
         d_first=tuple(f"{gradient(v)}{'.mT' * turn}" for v, turn in zip(programs.first, across, strict=True)),
         later="later" in used,
@@ -91,30 +89,37 @@ def _size_lines(form: ScanForm) -> tuple[str, ...]:
     return tuple(lines)
 
 
-_IN_PLACE = {"exp": "exp_()", "neg": "neg_()", "sigmoid": "sigmoid_()", "tanh": "tanh_()", "expm1": "expm1_()"}
-_FRESH = ("add", "sub", "mul", "div", "scan_gradient", *_IN_PLACE)
-
-
 def _lines(program: Program) -> tuple[str, ...]:
-    return _ScanPrinter(last_reads(program)).lines(program.statements)
+    results = frozenset(x.name for _, x in program.results if isinstance(x, Value))
+    return _ScanPrinter(itertools.count()).lines(program.statements, results)
+
+
+_IN_PLACE = {"exp": "exp_()", "neg": "neg_()", "sigmoid": "sigmoid_()", "tanh": "tanh_()", "expm1": "expm1_()"}
+_INTO = ("add", "sub", "mul", "div")
+_ALIASES = ("heads", "sum_heads", "tokens", "copy")
 
 
 class _ScanPrinter:
-    """Prints statements; a matrix that nobody reads again gives its memory to what is made of it."""
+    """Prints statements; matrices lie in numbered rooms of the chunk's memory, and what nobody reads again gives its room away."""
 
-    def __init__(self, last: dict[str, int]) -> None:
-        self.last = last
-        self.own: set[str] = set()
+    def __init__(self, rooms: Iterator[int]) -> None:
+        self.rooms = rooms
+        self.last: dict[str, int] = {}
+        self.room: dict[str, int] = {}
+        self.free: dict[str, list[int]] = {}
 
-    def lines(self, statements: tuple[Statement, ...]) -> tuple[str, ...]:
+    def lines(self, statements: tuple[Statement, ...], kept: frozenset[str]) -> tuple[str, ...]:
+        """One line or more for every statement; the values that are `kept` are read after them."""
+        self.last = last_reads(statements, kept)
         found: list[str] = []
         for i, s in enumerate(statements):
             if isinstance(s, Assign):
                 found += self._assign(s, i)
-                if s.op in _FRESH and len(s.target.axes) > 1:
-                    self.own.add(s.target.name)
+                self._leave(s, i)
                 continue
-            sides = (_ScanPrinter({}).lines(body) for body in (s.then, s.otherwise))
+            # What a choice makes has rooms of its own, and what it is made of stays where it is.
+            targets = frozenset(v.name for v in s.targets)
+            sides = (_ScanPrinter(self.rooms).lines(body, targets) for body in (s.then, s.otherwise))
             for head, body in zip((f"if {s.option}:", "else:"), sides, strict=True):
                 found += [head, *(INDENT + line for line in body or ("pass",))]
         return tuple(found)
@@ -122,11 +127,14 @@ class _ScanPrinter:
     def _assign(self, s: Assign, at: int) -> list[str]:
         if s.op == "scan":
             decay, write, first = (operand_text(a) for a in s.args)
-            return [f"{s.target.name}_all = _scan({decay}, {write}, {first})", f"{s.target.name} = {s.target.name}_all[1:]"]
+            states = f"room({next(self.rooms)}, sizes.tokens + 1, *sizes.lead[1:], sizes.heads, {', '.join(s.target.axes)})"
+            return [f"{s.target.name}_all = _scan({decay}, {write}, {first}, {states})", f"{s.target.name} = {s.target.name}_all[1:]"]
         return [f"{s.target.name} = {self._text(s, at)}"]
 
     def _text(self, s: Assign, at: int) -> str:
         names = [operand_text(a) for a in s.args]
+        if s.op == "scan_gradient":
+            return f"_scan_gradient({', '.join(names)}, {names[0] if self._inherits(s, 0, at) else self._new_room(s.target)})"
         if s.op in _SCANS:
             return _SCANS[s.op].format(*names)
         if s.op in ("spread", "sum", "dot"):
@@ -137,24 +145,49 @@ class _ScanPrinter:
         if s.op in ("heads", "sum_heads"):
             helper, count = ("_per_value_head", "heads") if s.op == "heads" else ("_per_key_head", "key_heads")
             return f"{helper}({names[0]}, sizes.{count}, {-1 - len(s.target.axes)})"
-        return self._in_place(s, names, at) or assignment(s)
+        return self._in_place(s, names, at) or self._in_room(s, names) or assignment(s)
 
     def _in_place(self, s: Assign, names: list[str], at: int) -> str:
         """The operation in the memory of an operand that ends here; "" where there is none."""
-        free = [isinstance(a, Value) and a.name in self.own and self.last.get(a.name) == at and a.axis == s.target.axis for a in s.args]
-        if s.op in _IN_PLACE and free[0]:
+        if s.op in _IN_PLACE and self._inherits(s, 0, at):
             return f"{names[0]}.{_IN_PLACE[s.op]}"
-        if s.op in ("add", "mul") and any(free):
-            mine, other = (names[0], names[1]) if free[0] else (names[1], names[0])
-            return f"{mine}.{s.op}_({other})"
-        if s.op in ("sub", "div") and free[0]:
+        if s.op in _INTO and self._inherits(s, 0, at):
             return f"{names[0]}.{s.op}_({names[1]})"
+        if s.op in ("add", "mul") and self._inherits(s, 1, at):
+            return f"{names[1]}.{s.op}_({names[0]})"
         return ""
+
+    def _inherits(self, s: Assign, index: int, at: int) -> bool:
+        """Whether an operand has a room, ends here, and leaves the room to the result."""
+        source = s.args[index]
+        if not isinstance(source, Value) or source.name not in self.room or source.axis != s.target.axis or self.last[source.name] != at:
+            return False
+        self.room[s.target.name] = self.room.pop(source.name)
+        return True
+
+    def _in_room(self, s: Assign, names: list[str]) -> str:
+        """The operation on matrices into a room; "" for other values."""
+        whole = s.target.per_token and not s.target.grouped and len(s.target.axes) > 1
+        if s.op not in _INTO or not whole or not isinstance(s.args[0], Value):
+            return ""
+        return f"torch.{s.op}({names[0]}, {names[1]}, out={self._new_room(s.target)})"
+
+    def _new_room(self, target: Value) -> str:
+        free = self.free.setdefault(target.axis, [])
+        self.room[target.name] = free.pop() if free else next(self.rooms)
+        return f"room({self.room[target.name]}, *sizes.lead, sizes.heads, {', '.join(target.axes)})"
+
+    def _leave(self, s: Assign, at: int) -> None:
+        """Rooms of operands that end here are free; but another name of the same memory keeps them."""
+        for operand in s.args:
+            if isinstance(operand, Value) and operand.name in self.room and self.last[operand.name] == at:
+                room = self.room.pop(operand.name)
+                if s.op not in _ALIASES:
+                    self.free.setdefault(operand.axis, []).append(room)
 
 
 _SCANS = {
     "before": "{0}_all[:-1]",
-    "scan_gradient": "_scan_gradient({0}, {1}, {2})",
     "scan_first": "{0}[0] * {1}[0]",
     "later": "_later({0})",
     "at_first": "{0}[0].clone()",

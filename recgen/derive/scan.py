@@ -127,7 +127,7 @@ def _contracted(s: Statement, made: dict[str, Assign]) -> Statement:
     return s
 
 
-def last_reads(program: Program) -> dict[str, int]:
-    """The index of the last statement that reads each value; one beyond the last for results."""
-    found = {name: i for i, s in enumerate(program.statements) for name in mentioned((s,))}
-    return {**found, **{x.name: len(program.statements) for _, x in program.results if isinstance(x, Value)}}
+def last_reads(statements: tuple[Statement, ...], kept: frozenset[str]) -> dict[str, int]:
+    """The index of the last statement that reads each value; one beyond the last for those that are kept."""
+    found = {name: i for i, s in enumerate(statements) for name in mentioned((s,))}
+    return {**found, **dict.fromkeys(kept, len(statements))}
