@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from recgen.derive.program import Literal, fold
 from recgen.lang.recurrence import Definition, Recurrence, StateInfo
 from recgen.lang.terms import (
     ELEMENTWISE,
@@ -28,10 +29,17 @@ StateNames = dict[tuple[str, int, int | None], str]
 class TokenPrinter:
     """Prints terms over columns [..., n, 1] and matrices; a term that has a name already is printed as that name."""
 
-    def __init__(self, rename: dict[str, str], states: StateNames, axes: dict[str, tuple[str, int]] | None = None) -> None:
+    def __init__(
+        self,
+        rename: dict[str, str],
+        states: StateNames,
+        axes: dict[str, tuple[str, int]] | None = None,
+        number_like: str = "",
+    ) -> None:
         self.rename = rename
         self.states = states
         self.axes = axes or {}  # axis -> a variable that has it, and where
+        self.number_like = number_like  # a tensor of one number a row and head
         self.names: dict[Term, str] = {}
 
     def define(self, name: str, value: Term) -> str:
@@ -67,18 +75,19 @@ class TokenPrinter:
         if term.op == "matmul" and any(isinstance(a, Eye) for a in term.args):
             return self.text(next((a for a in term.args if not isinstance(a, Eye)), term.args[0]))
         args = [self.text(a) for a in term.args]
+        if term.op not in ("select", "transpose", "matmul") and self._is_number(term):
+            return fold(term.op, tuple(Literal(text, None) for text in args)).text
         symbols = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "matmul": "@"}
         if term.op in symbols:
             return f"({args[0]} {symbols[term.op]} {args[1]})"
         if term.op == "neg":
             return f"(-{args[0]})"
         if term.op == "transpose":
-            return f"{args[0]}.mT"
+            return args[0] if self._is_number(term) else f"{args[0]}.mT"
         if term.op == "select":
-            then, otherwise = args if self._is_number(term) else map(self._tensor, term.args)
-            return f"({then} if {term.option} else {otherwise})"
+            return self._chosen(term.option, term.args, args)
         if term.op.startswith("where"):
-            return f"torch.where({self._tensor(term.args[0])} {term.op[5:]} {args[1]}, {args[2]}, {args[3]})"
+            return self._where(term, args)
         if term.op in ("min", "max"):
             return self._extremum(term, args)
         return self._function(term, args[0])
@@ -92,21 +101,30 @@ class TokenPrinter:
             return f"{arg}.sum({axis}, keepdim=True)"
         assert term.op in ELEMENTWISE, term.op
         functions = {"logsigmoid": "F.logsigmoid", "softplus": "_softplus", "silu": "F.silu"}
-        if self._is_number(term.args[0]):
-            return f"{functions.get(term.op, 'torch.' + term.op)}({self._tensor(term.args[0])})"
         return f"{functions.get(term.op, 'torch.' + term.op)}({arg})"
 
     def _extremum(self, term: Apply, args: list[str]) -> str:
         numbers = [self._is_number(a) for a in term.args]
-        if all(numbers):
-            return f"{term.op}({args[0]}, {args[1]})"
         if any(numbers):
             tensor, number = (args[1], args[0]) if numbers[0] else (args[0], args[1])
             return f"{tensor}.clamp({'max' if term.op == 'min' else 'min'}={number})"
         return f"torch.{'minimum' if term.op == 'min' else 'maximum'}({args[0]}, {args[1]})"
 
-    def _tensor(self, term: Term) -> str:
-        return f"torch.tensor({self.text(term)}, dtype=torch.float64)" if self._is_number(term) else self.text(term)
+    def _chosen(self, test: str, sides: tuple[Term, ...], texts: list[str]) -> str:
+        """One of two sides, a tensor whichever it is if one of them is one."""
+        numbers = [self._is_number(a) for a in sides]
+        if any(numbers) and not all(numbers):
+            texts = [f"torch.full_like({self.number_like}, {x})" if n else x for x, n in zip(texts, numbers, strict=True)]
+        return f"({texts[0]} if {test} else {texts[1]})"
+
+    def _where(self, term: Apply, args: list[str]) -> str:
+        """A choice by comparison; a choice between two numbers keeps the precision of what is compared."""
+        numbers = [self._is_number(a) for a in term.args]
+        if numbers[0] and numbers[1]:
+            return self._chosen(f"{args[0]} {term.op[5:]} {args[1]}", term.args[2:], args[2:])
+        compared = args[1] if numbers[0] else args[0]
+        then = f"torch.full_like({compared}, {args[2]})" if numbers[2] and numbers[3] else args[2]
+        return f"torch.where({args[0]} {term.op[5:]} {args[1]}, {then}, {args[3]})"
 
     @staticmethod
     def _is_number(term: Term) -> bool:
@@ -129,7 +147,8 @@ def token_text(recurrence: Recurrence, rename: dict[str, str]) -> TokenText:
     states |= {(s.name, 0, None): afters[s.name] for s in recurrence.states}
     states |= {(s.name, 0, i): f"{afters[s.name]}_{i}" for s in recurrence.states for i in range(len(s.micro))}
     axes = _axis_owners(recurrence, rename, befores)
-    printer = TokenPrinter(rename, states, axes)
+    one = f"{next(iter(befores.values()))}[..., :1, :1]"
+    printer = TokenPrinter(rename, states, axes, one)
     for argument in recurrence.arguments:
         printer.names[Argument(argument.name, argument.role, _shape(argument.axes))] = rename.get(argument.name, argument.name)
     terms = (*(d.value for d in recurrence.definitions), *(step for s in recurrence.states for step in s.steps))
@@ -142,8 +161,7 @@ def token_text(recurrence: Recurrence, rename: dict[str, str]) -> TokenText:
             for i, step in enumerate(item.micro):
                 lines.append(f"{afters[item.name]}_{i} = {_bare(printer.text(step))}  # {item.name}[t, {i}]")
             lines.append(f"{afters[item.name]} = {_bare(printer.text(item.equation))}  # {item.name}[t]")
-    first = next(iter(befores.values()))
-    results = [_for_every_row(rename.get(o, o), recurrence.definition(o), f"{first}[..., :1, :1]") for o in recurrence.outputs]
+    results = [_for_every_row(rename.get(o, o), recurrence.definition(o), one) for o in recurrence.outputs]
     results += [_for_every_row(afters[s.name], s.equation, befores[s.name]) for s in recurrence.states]
     return TokenText(tuple(befores.values()), tuple(lines), f"({', '.join(results)})")
 

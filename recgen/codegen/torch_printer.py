@@ -70,8 +70,20 @@ def assignment(s: Assign) -> str:
     if s.op in ("min", "max"):
         return _extremum(s, names)
     if s.op.startswith("where"):
-        return f"torch.where({names[0]} {s.op[5:]} {names[1]}, {names[2]}, {names[3]})"
+        return _where(s, names)
     raise AssertionError(f"no PyTorch form of {s.op}")
+
+
+def _where(s: Assign, names: list[str]) -> str:
+    """A choice by comparison; a choice between two numbers keeps the precision of what is compared."""
+    left, right, then, otherwise = s.args
+    if isinstance(left, Literal) and isinstance(right, Literal):
+        like = names[2] if isinstance(then, Value) else names[3]
+        chosen = [f"torch.full_like({like}, {x})" if isinstance(a, Literal) else x for a, x in zip(s.args[2:], names[2:], strict=True)]
+        return f"{chosen[0]} if {names[0]} {s.op[5:]} {names[1]} else {chosen[1]}"
+    if isinstance(then, Literal) and isinstance(otherwise, Literal):
+        names[2] = f"torch.full_like({names[0] if isinstance(left, Value) else names[1]}, {names[2]})"
+    return f"torch.where({names[0]} {s.op[5:]} {names[1]}, {names[2]}, {names[3]})"
 
 
 def _extremum(s: Assign, names: list[str]) -> str:
