@@ -47,7 +47,9 @@ def token_form(recurrence: Recurrence, reasons: tuple[Reason, ...]) -> TokenForm
                 raise Refusal(f"state `{state.name}` has axis `{axis}`, which no input or param has: its size is not known", state.span)
     outputs = tuple(Output(name, applied(recurrence.definition(name))) for name in recurrence.outputs)
     values = {axis for o in outputs for axis in o.value.shape if axis != "1"}
-    states = tuple(TokenState(s.name, s.axes, applied(s.equation), _turned(s, values)) for s in recurrence.states)
+    states = tuple(
+        TokenState(s.name, s.axes, applied(s.equation), _turned(s, values), tuple(applied(m) for m in s.micro)) for s in recurrence.states
+    )
     return TokenForm(recurrence, "recurrent", states, outputs, _split(states, outputs), reasons)
 
 
@@ -58,7 +60,7 @@ def _turned(state: StateInfo, values: set[str]) -> bool:
 
 def _split(states: tuple[TokenState, ...], outputs: tuple[Output, ...]) -> str:
     """The axis that nothing sums over and that most states have; of several the last of the first state."""
-    terms = (*(s.equation for s in states), *(o.value for o in outputs))
+    terms = (*(step for s in states for step in s.steps), *(o.value for o in outputs))
     summed = {axis for term in terms for axis in _summed(term)}
     square = {axis for term in terms for x in walk(term) for axis in x.shape if x.shape[0] == x.shape[1] != "1"}
     free = [axis for s in states for axis in reversed(s.axes) if axis not in summed | square]

@@ -18,6 +18,7 @@ from recgen.lang.terms import Term
 class TokenState:
     """A carried state: its axes as declared and what it becomes, a term over arguments and states of either lag.
 
+    `micro`: what it is after each micro-step of the token before the last; empty where a token has one step.
     `turned`: a matrix that was declared [value axis, key axis]; callers' states and the forms' have the key axis first.
     """
 
@@ -25,6 +26,12 @@ class TokenState:
     axes: tuple[str, ...]
     equation: Term
     turned: bool
+    micro: tuple[Term, ...] = ()
+
+    @property
+    def steps(self) -> tuple[Term, ...]:
+        """The micro-steps, then the equation."""
+        return (*self.micro, self.equation)
 
 
 @dataclass(frozen=True)
@@ -55,4 +62,4 @@ class TokenForm:
     @property
     def terms(self) -> tuple[Term, ...]:
         """The equations of all states, then the outputs."""
-        return (*(s.equation for s in self.states), *(o.value for o in self.outputs))
+        return (*(step for s in self.states for step in s.steps), *(o.value for o in self.outputs))

@@ -67,7 +67,9 @@ def token_program(form: TokenForm, reserved: frozenset[str]) -> TokenProgram:
         scope.bind(Argument(a.name, a.role, axes_shape(a.axes)), value)
     for s, value in zip(form.states, before, strict=True):
         scope.bind(State(s.name, 1, axes_shape(s.axes)), value)
-    lowering = _Lowering({s.name: s.equation for s in form.states})
+    lowering = _Lowering(
+        {(s.name, None): s.equation for s in form.states} | {(s.name, i): m for s in form.states for i, m in enumerate(s.micro)}
+    )
     results: list[tuple[str, Operand]] = [(o.name, lowering.operand(o.value, scope)) for o in form.outputs]
     results += [(name, lowering.operand(s.equation, scope)) for name, s in zip(after, form.states, strict=True)]
     forward = Program((*arguments, *before), tuple(scope.statements), tuple(results))
@@ -79,9 +81,9 @@ def token_program(form: TokenForm, reserved: frozenset[str]) -> TokenProgram:
 
 
 class _Lowering:
-    """Terms to statements; a state at t is the value of its equation."""
+    """Terms to statements; a state at t, or after one of its micro-steps, is the value of its equation."""
 
-    def __init__(self, equations: dict[str, Term]) -> None:
+    def __init__(self, equations: dict[tuple[str, int | None], Term]) -> None:
         self._equations = equations
 
     def operand(self, term: Term, scope: Scope) -> Operand:
@@ -100,8 +102,8 @@ class _Lowering:
                 return Literal(axis, None)
             case OptionValue(name):
                 return Literal(name, None)
-            case State(name, 0):
-                return self.operand(self._equations[name], scope)
+            case State(name, 0, micro=micro):
+                return self.operand(self._equations[name, micro], scope)
             case Eye(shape):
                 return scope.assign("eye", (), kind(shape), "identity")
             case Apply("transpose", (arg,)):
