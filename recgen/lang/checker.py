@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recgen.lang import syntax
-from recgen.lang.declared import arguments, options, report_empty_domains
+from recgen.lang.declared import arguments, options, report_empty_domains, report_grouped
 from recgen.lang.diagnostics import Abandon, Diagnostic, Label, Reporter
 from recgen.lang.micro import Unrolled, unroll
 from recgen.lang.names import resolve
@@ -36,6 +36,7 @@ def check_spec(spec: syntax.Spec, reporter: Reporter) -> Recurrence | None:
     written, spec = spec, unrolled.spec
     scope = collect(spec, reporter)
     report_empty_domains(written, reporter)
+    report_grouped(written, reporter)
     returned = outputs(spec, scope, reporter, unrolled.shown)
     _report_states(spec, scope, reporter)
     plan, stabilize = _directives(spec, reporter)

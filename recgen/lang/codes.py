@@ -73,6 +73,7 @@ CODES: dict[str, Code] = {
     "E227": _error("{count} micro-steps: at most {limit} are possible"),
     "E228": _error("the loop over {loop} is empty"),
     "E229": _error("`{name}` is not known when the spec is compiled"),
+    "E230": _error("every input is `grouped`: none has the value heads"),
     # Shapes.
     "E301": _error("shapes do not match: {left} {op} {right}"),
     "E302": _error("a column and a row do not go together elementwise: {left} {op} {right}"),

@@ -58,6 +58,14 @@ def report_empty_domains(spec: syntax.Spec, reporter: Reporter) -> None:
                 reporter.report("E214", decl.domain.span, help=advice, name=decl.name.name)
 
 
+def report_grouped(spec: syntax.Spec, reporter: Reporter) -> None:
+    """Heads are counted by the inputs: with key heads alone nothing tells how many value heads there are."""
+    inputs = [d for d in spec.statements if isinstance(d, syntax.ArgumentDecl) and d.role == "input"]
+    if inputs and all(d.grouped for d in inputs):
+        help = f"remove `grouped` from one of them, as in `{inputs[-1].name.name}`"
+        reporter.report("E230", inputs[-1].span, help=help)
+
+
 def options(spec: syntax.Spec, scope: Scope, typer: Typer, reporter: Reporter) -> tuple[OptionInfo, ...]:
     """The options with their defaults: booleans, or scalar terms over numbers, axis sizes and consts."""
     found = []
