@@ -117,7 +117,19 @@ def rows_for(decay: str, corrects: bool, whole: bool = False) -> tuple[ChunkTile
     loading ahead.
     """
     rows = tuple(t for t in CHUNK_TILES if t.decay == decay and t.corrects == corrects)
-    if not whole:
-        return rows
-    held = (replace(t, chunk=max(16, t.chunk // 2), stages=1, scan_warps=8, validated=()) for t in rows)
-    return tuple(replace(t, shared=max(t.shared, _KIB_227)) if t.keys > 128 and not t.generation else t for t in held)
+    return _whole_rows(rows, decay, corrects) if whole else rows
+
+
+def _whole_rows(rows: tuple[ChunkTiles, ...], decay: str, corrects: bool) -> tuple[ChunkTiles, ...]:
+    """Rows for programs that hold states whole, by what such kernels took when they were compiled."""
+    heavy = decay == "vector" or corrects
+    held = [("gfx942", True, 128, _KIB_64), ("gfx942", False, 64, _KIB_64)]
+    held += [("", True, 64, _KIB_64), ("", True, 128, _KIB_163 if heavy else _KIB_99)]
+    held += [("", True, 256, _KIB_227)] * (decay != "vector")  # with a decay by channel the states are kept in float32
+    held += [("", False, 32, _KIB_64), ("", False, 64, _KIB_99), ("", False, 128, _KIB_227)]
+    found = []
+    for generation, half, keys, shared in held:
+        like = next(t for t in rows if t.generation == generation and t.half == half and t.keys >= keys)
+        chunk = max(16, like.chunk // 2)
+        found.append(replace(like, keys=keys, shared=shared, chunk=chunk, stages=1, scan_warps=8, validated=()))
+    return tuple(found)

@@ -112,3 +112,14 @@ def test_what_a_row_was_compared_on_in_words() -> None:
     tiles = ChunkTiles("none", False, True, 128, 64, 32, 32, 2, validated=seen)
     assert tiles.note == "compared on sm_90, ptxas 13.0: 5.1e-03; compared on gfx942, ROCm 7.0: 4.0e-03"
     assert ChunkTiles("none", False, True, 128, 64, 32, 32, 2).note == "not compared yet"
+
+
+@pytest.mark.parametrize(("half", "gpu", "size"), [(True, 227, 256), (True, 163, 128), (True, 64, 64), (False, 227, 128), (False, 99, 64)])
+def test_states_that_a_program_holds_whole_take_more_memory(half: bool, gpu: int, size: int) -> None:
+    rows = [t for t in rows_for("scalar", True, whole=True) if t.half == half and t.shared <= gpu * 1024 and not t.generation]
+    assert max(t.keys for t in rows) == size
+    assert all(t.stages == 1 and not t.validated for t in rows)
+
+
+def test_a_decay_by_channel_keeps_states_in_float32_and_takes_fewer_values_whole() -> None:
+    assert max(t.keys for t in rows_for("vector", False, whole=True) if not t.generation) == 128
