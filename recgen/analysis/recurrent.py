@@ -8,7 +8,7 @@ from functools import partial
 from recgen.analysis.algebra import Refusal, expand
 from recgen.analysis.analyzer import analyze
 from recgen.analysis.normal_form import Output
-from recgen.analysis.rewriting import applied, one_step
+from recgen.analysis.rewriting import applied
 from recgen.analysis.token_form import Reason, TokenForm, TokenState
 from recgen.lang.recurrence import Recurrence, StateInfo
 from recgen.lang.terms import ROW_FUNCTIONS, SCALAR, Apply, Term, walk
@@ -39,7 +39,6 @@ def token_form(recurrence: Recurrence, reasons: tuple[Reason, ...]) -> TokenForm
     """
     if recurrence.stabilize:
         raise Refusal("`stabilize log` is of chunkwise forms; write the stabiliser as a state of its own", recurrence.states[0].span)
-    recurrence = one_step(recurrence)
     known = {axis for a in recurrence.arguments for axis in a.axes}
     for state in recurrence.states:
         for axis in state.axes:

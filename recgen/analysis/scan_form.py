@@ -65,8 +65,8 @@ def analyze_scan(recurrence: Recurrence, reasons: tuple[Reason, ...]) -> ScanFor
 
     Raises `Refusal` with the reason in the user's terms and the span of the term that breaks it.
     """
-    token = replace(token_form(recurrence, reasons), kind="scan")
     recurrence = one_step(recurrence)
+    token = replace(token_form(recurrence, reasons), kind="scan")
     order = _order(recurrence)
     states = tuple(_state(info, recurrence) for info in order)
     terms = [t for s in states for t in (s.decay, s.write) if t is not None]

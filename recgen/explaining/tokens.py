@@ -45,7 +45,9 @@ def _analyze(form: TokenForm) -> Stage:
     defined = [d for d in recurrence.definitions if reads_state(d.value) and d.name not in recurrence.outputs]
     printer.names |= {d.value: d.name for d in defined if isinstance(d.value, Apply)}
     rows = [(equal(plain(d.name), printer.formula(d.value, whole=True)), "") for d in defined]
-    rows += [(equal(state_after(s.name), printer.formula(s.equation, whole=True)), "state") for s in recurrence.states]
+    for s in recurrence.states:
+        rows += [(equal(state_after(s.name, i), printer.formula(m, whole=True)), "") for i, m in enumerate(s.micro)]
+        rows.append((equal(state_after(s.name), printer.formula(s.equation, whole=True)), "state"))
     rows += [(equal(plain(name), printer.formula(recurrence.definition(name), whole=True)), "returned") for name in recurrence.outputs]
     reasons = tuple(located(recurrence, r.text, r.span.line if r.span else 0) for r in form.reasons)
     fed = _feeds(form)
@@ -79,7 +81,7 @@ def _feeds(form: TokenForm) -> tuple[str, ...]:
     """Which states are read in another's equation."""
     found = []
     for s in form.states:
-        others = dict.fromkeys(x.name for x in walk(s.equation) if isinstance(x, State) and x.name != s.name)
+        others = dict.fromkeys(x.name for step in s.steps for x in walk(step) if isinstance(x, State) and x.name != s.name)
         found += [f"{s.name} reads {', '.join(others)}"] * bool(others)
     return tuple(found)
 
@@ -127,9 +129,10 @@ def plain(name: str) -> Formula:
     return Formula(name, LATEX.symbol(name))
 
 
-def state_after(name: str) -> Formula:
-    """A state after the token."""
-    return Formula(f"{name}[t]", LATEX.symbol(name, sub="t"))
+def state_after(name: str, micro: int | None = None) -> Formula:
+    """A state after the token, or after one of its micro-steps."""
+    at = "t" if micro is None else f"t, {micro}"
+    return Formula(f"{name}[{at}]", LATEX.symbol(name, sub=at))
 
 
 def equal(name: Formula, value: Formula) -> Formula:

@@ -139,6 +139,17 @@ SPECS = {
     d = S_before[t] + F
     o = d * 2
 """,
+    "micro-steps of a nonlinear state": """
+    const n = 3
+    input q : [K]
+    input k : [n, K]
+    input v : [n, V]
+    state S : [K, V]
+    plan recurrent
+    S[t, 0] = 0.9 * S[t-1]
+    S[t, j] = tanh(S[t, j-1]) + k[j] @ (v[j] - S[t, j-1]^T @ k[j])^T * 0.1 for j in 1..n
+    o = S[t]^T @ q + S[t, 1]^T @ q
+""",
 }
 
 
