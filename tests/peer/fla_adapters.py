@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tests.peer.fla_adapters_wider import wider_table
 from tests.peer.translation import DELTA, SEQUENCE, Function, Result, ours, refuse, renamed, scalar_gate, strength, vector_gate
 
 
@@ -236,4 +237,5 @@ def table() -> dict[str, dict[str, Function]]:
             "parallel_retention": _retention("chunk", ()),
             "fused_recurrent_retention": _retention("fused_recurrent", ("state_v_first",)),
         },
+        **wider_table(),
     }

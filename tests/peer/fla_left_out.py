@@ -6,11 +6,15 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-FILES = ("test_gdn", "test_kda", "test_gla", "test_simple_gla", "test_delta", "test_linear_attn", "test_retention")
+FILES = (
+    "test_gdn", "test_kda", "test_gla", "test_simple_gla", "test_delta", "test_linear_attn", "test_retention", "test_rwkv6", "test_rwkv7",
+    "test_dplr_delta", "test_lightning_attn", "test_gdp", "test_delta_product",
+)  # fmt: skip
 """The test modules of its operators that we generate, in `tests/ops`."""
 
 _ROUTING = "tests which backend its dispatch chooses, not a result"
 _GATE = "tests its stand-alone gate kernel; with us the gate is a part of the recurrence"
+_LAYER = "tests a part of the layer around the recurrence"
 _NAIVE = "compares two of its own PyTorch functions"
 
 LEFT_OUT: dict[tuple[str, str], str] = {
@@ -25,6 +29,12 @@ LEFT_OUT: dict[tuple[str, str], str] = {
     ("test_kda", "test_flash_kda_*"): _ROUTING,
     ("test_kda", "test_triton_ascend_backend_routing"): _ROUTING,
     ("test_linear_attn", "test_naive_chunk"): _NAIVE,
+    ("test_rwkv7", "test_channel_mixing_*"): _LAYER,
+    ("test_rwkv7", "test_fused_rwkv7_addcmul"): _LAYER,
+    ("test_rwkv7", "test_fused_k_update"): _LAYER,
+    ("test_rwkv7", "test_gate_output_correction"): _LAYER,
+    ("test_dplr_delta", "test_recurrent_fwd"): _NAIVE,
+    ("test_dplr_delta", "test_chunk_safe_gate_multihead_gradients"): "tests one of its inner kernels",
 }
 """The reason by test module and test; a name may end in a star."""
 

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tests.peer.fla_adapters import retention_decay
+from tests.peer.fla_adapters_wider import lightning_slope
 from tests.peer.translation import Function
 
 REFERENCES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -30,6 +31,12 @@ REFERENCES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "test_delta": {"fused_recurrent_delta_rule": ("test_chunk", "test_chunk_with_chunk_size", "test_chunk_varlen")},
     "test_linear_attn": {"fused_recurrent_linear_attn": ("test_chunk", "test_fused_chunk")},
+    "test_rwkv6": {"fused_recurrent_rwkv6": ("test_chunk", "test_chunk_with_chunk_size", "test_chunk_varlen")},
+    "test_rwkv7": {
+        "fused_recurrent_dplr_delta_rule": ("test_fused_mul_recurrent_fwd",),
+        "chunk_dplr_delta_rule": ("test_chunk_wrapper_chunk_size",),
+    },
+    "test_lightning_attn": {"fused_recurrent_lightning_attn": ("test_chunk_with_chunk_size",)},
     "test_retention": {
         "fused_recurrent_retention": (
             "test_chunk",
@@ -109,6 +116,39 @@ def _delta_rule(
     return _each_sequence(one, q, k, v, beta, initial_state=initial_state, cu_seqlens=cu_seqlens)
 
 
+def _rwkv6(
+    r: Tensor,
+    k: Tensor,
+    v: Tensor,
+    w: Tensor,
+    u: Tensor,
+    scale: Any = None,
+    initial_state: Any = None,
+    cu_seqlens: Any = None,
+    **_: Any,
+) -> Any:
+    from fla.ops.rwkv6.recurrent_naive import naive_recurrent_rwkv6
+
+    def one(r: Tensor, k: Tensor, v: Tensor, w: Tensor, state: Any) -> Any:
+        o, state = naive_recurrent_rwkv6(*(x.transpose(1, 2) for x in (r, k, v, w)), u, scale, state, output_final_state=True)
+        return o.transpose(1, 2), state
+
+    return _each_sequence(one, r, k, v, w, initial_state=initial_state, cu_seqlens=cu_seqlens)
+
+
+def _dplr(q: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, gk: Tensor, scale: Any = None, initial_state: Any = None, **_: Any) -> Any:
+    from fla.ops.generalized_delta_rule.dplr.naive import dplr_recurrence
+
+    q = q if scale is None else q * (scale * q.shape[-1] ** 0.5)  # it scales by K^-0.5
+    o, state = dplr_recurrence(*(x.transpose(1, 2) for x in (q, k, v, a, b, gk)), initial_state)
+    return o.transpose(1, 2), state
+
+
+def _lightning(q: Tensor, k: Tensor, v: Tensor, layer_idx: int, num_layers: int, initial_state: Any = None, **_: Any) -> Any:
+    g = -lightning_slope(v.shape[2], layer_idx, num_layers, v.device).expand(*v.shape[:3])
+    return _simple_gla(q, k, v, g, initial_state=initial_state)
+
+
 def _linear_attention(q: Tensor, k: Tensor, v: Tensor, scale: Any = None, initial_state: Any = None, **_: Any) -> Any:
     from fla.ops.linear_attn.naive import naive_recurrent_linear_attn
 
@@ -121,4 +161,8 @@ NAIVE: dict[str, Function] = {
     "fused_recurrent_delta_rule": _delta_rule,
     "fused_recurrent_linear_attn": _linear_attention,
     "fused_recurrent_retention": _retention,
+    "fused_recurrent_rwkv6": _rwkv6,
+    "fused_recurrent_dplr_delta_rule": _dplr,
+    "chunk_dplr_delta_rule": _dplr,
+    "fused_recurrent_lightning_attn": _lightning,
 }

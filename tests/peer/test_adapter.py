@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from recgen.kernels import gated_delta_rule, gla, kda, linear_attention, retnet, simple_gla
+from recgen.kernels import gated_delta_product, gated_delta_rule, gla, kda, linear_attention, retnet, simple_gla
 from tests.peer.fla_adapters import retention_decay, table
 from tests.peer.fla_left_out import FILES, LEFT_OUT, reason_left_out, size
 from tests.peer.fla_references import NAIVE, REFERENCES, references_of
@@ -41,7 +41,12 @@ def decays(*axes: int) -> Tensor:
 def arguments(name: str) -> dict[str, Any]:
     """What a function needs."""
     q, k, v = qkv()
+    if "rwkv" in name or "dplr" in name:
+        return rwkv(name, q, k, v)
     needed: dict[str, Any] = {"q": q, "k": k, "v": v}
+    if "product" in name:
+        keys, values = (torch.cat((x, x), 1) for x in (k, v))
+        return {"q": q, "k": keys, "v": values, "g": decays(HV), "beta": torch.rand(B, 2 * T, HV), "num_householder": 2}
     if "kda" in name or name == "chunk_gla":
         needed["g"] = decays(HV, K)
     elif name == "fused_recurrent_gla":
@@ -49,6 +54,16 @@ def arguments(name: str) -> dict[str, Any]:
     elif "gated_delta" in name or "simple_gla" in name:
         needed["g"] = decays(HV)
     return {**needed, "beta": torch.rand(B, T, HV)} if "delta" in name or "kda" in name else needed
+
+
+def rwkv(name: str, q: Tensor, k: Tensor, v: Tensor) -> dict[str, Any]:
+    """What RWKV's functions need, and those of the general transition."""
+    w, (a, b, _) = decays(HV, K), qkv()
+    if "dplr" in name:
+        return {"q": q, "k": k, "v": v, "a": -a, "b": a, "gk": w}
+    if "rwkv6" in name:
+        return {"r": q, "k": k, "v": v, "w": w, "u": torch.randn(HV, K)}
+    return {"r": q, "w": w, "k": k, "v": v, **({"kk": a, "a": b} if "mul" in name else {"a": -a, "b": a})}
 
 
 def equal(found: Any, expected: Any) -> None:
@@ -97,6 +112,16 @@ def test_a_decay_per_head_equals_a_constant_gate() -> None:
     equal(FUNCTIONS["chunk_retention"](q, k, v, output_final_state=True), constant)
     equal(retnet.chunk_retnet(q, k, v, gamma, output_final_state=True), constant)
     assert CALLS == {"chunk_retnet": 2}
+
+
+def test_steps_that_lie_one_after_the_other() -> None:
+    given = arguments("chunk_gated_delta_product")
+    k, v, beta = (given[x].unflatten(1, (T, 2)).transpose(2, 3) for x in ("k", "v", "beta"))
+    expected = gated_delta_product.chunk_gated_delta_product(given["q"], k, v, given["g"], beta, output_final_state=True)
+    equal(FUNCTIONS["chunk_gated_delta_product"](**given, output_final_state=True), expected)
+    single = {**given, "k": given["k"][:, :T], "v": given["v"][:, :T], "beta": given["beta"][:, :T], "num_householder": 1}
+    delta = gated_delta_rule.chunk_gated_delta_rule(single["q"], single["k"], single["v"], single["g"], single["beta"])
+    equal(FUNCTIONS["chunk_gated_delta_product"](**single), delta)
 
 
 def test_no_gate_is_linear_attention() -> None:
