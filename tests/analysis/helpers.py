@@ -26,10 +26,10 @@ VALUE_FIRST = KEY_FIRST.replace("[K, V]", "[V, K]")
 
 
 def analyzed(*lines: str, declarations: str = KEY_FIRST) -> NormalForm:
-    """The normal form of these lines; declarations that they do not use are left out."""
+    """The normal form of these lines; declarations that they do not use are left out, but for consts."""
     body = "\n".join(f"    {line}" for line in lines)
     words = set("".join(c if c.isalnum() or c == "_" else " " for c in body).split())
-    used = [line for line in declarations.strip("\n").split("\n") if line.split()[1] in words]
+    used = [line for line in declarations.strip("\n").split("\n") if line.split()[0] == "const" or line.split()[1] in words]
     return analyze(check(parse(Source("spec.rec", "language 1\nrecurrence r\n" + "\n".join(used) + f"\n{body}\n"))).recurrence)
 
 

@@ -21,6 +21,7 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from recgen.lang.recurrence import ArgumentInfo
+from recgen.plan import make_plan
 from tests.triton.harness import Case, Inputs, compiled, module, segmented
 
 TARGETS = {
@@ -174,6 +175,7 @@ def launches(point: Point) -> tuple[Launch, ...]:
     functions, inputs = module(point.spec), Meta(case_of(point))
     calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
     state, bounds = inputs.state, inputs.bounds
+    tokens = make_plan(compiled(point.spec)[0]).tokens
     with recording(functions, point.target, calls):
         *outputs, final, saved = functions._triton_recurrent_forward(*inputs.values, state, bounds, True)
         functions._triton_recurrent_backward(*inputs.values, state, bounds, saved, *outputs, final)
@@ -185,8 +187,8 @@ def launches(point: Point) -> tuple[Launch, ...]:
             chunks = (0,) if bounds is None else (0, 1)
         for each in chunks:
             with segmented(functions, each):
-                *outputs, final, saved = functions._triton_chunk_forward(*inputs.split, state, bounds, 64, True)
-                functions._triton_chunk_backward(*inputs.split, state, bounds, 64, saved, tuple(outputs), final)
+                *outputs, final, saved = functions._triton_chunk_forward(*inputs.split, state, bounds, tokens, True)
+                functions._triton_chunk_backward(*inputs.split, state, bounds, tokens, saved, tuple(outputs), final)
     found = [specialised(*call) for call in calls]
     return tuple({launch.digest: launch for launch in found}.values())
 

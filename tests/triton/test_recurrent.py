@@ -13,9 +13,9 @@ GATES = {"use_qk_l2norm_in_kernel": True, "use_gate_in_kernel": True, "use_beta_
 DELTA = Case("gated_delta_rule", SIZES)
 
 EVERY_SPEC = [
-    "delta_rule", "gated_delta_rule", "gla", "hgrn2", "kda", "lightning_attention", "linear_attention", "mamba2", "retnet",
-    "rwkv6", "rwkv7", "simple_gla",
-    "features", "forget_after_correct", "forgetting", "functions", "narrow_outputs", "outputs", "signed", "square", "two_rank",
+    "delta_rule", "gated_delta_product", "gated_delta_rule", "gla", "hgrn2", "kda", "lightning_attention", "linear_attention", "mamba2",
+    "retnet", "rwkv6", "rwkv7", "simple_gla", "features", "forget_after_correct", "forgetting", "functions", "narrow_outputs",
+    "outputs", "signed", "square", "two_rank",
 ]  # fmt: skip
 
 

@@ -17,7 +17,18 @@ def token(inputs: Inputs, t: int) -> list[object]:
     return [*values, *inputs.values[len(values) :]]
 
 
-STEPS = ["gated_delta_rule", "kda", "mamba2", "rwkv6", "rwkv7", "outputs", "features", "square", "forget_after_correct"]
+STEPS = [
+    "gated_delta_product",
+    "gated_delta_rule",
+    "kda",
+    "mamba2",
+    "rwkv6",
+    "rwkv7",
+    "outputs",
+    "features",
+    "square",
+    "forget_after_correct",
+]
 
 
 @pytest.mark.parametrize("spec", STEPS)
