@@ -129,7 +129,7 @@ def _signatures(spec: str) -> str:
     """The heads of the functions for whole sequences and for one token, as the module of a spec has them."""
     text = compile_text(spec).module.text
     heads = [re.search(rf"^def {name}\(.*?:$", text, re.DOTALL | re.MULTILINE) for name in ("gated_delta", "step_gated_delta")]
-    return "\n".join(f"{head[0]} ...\n" for head in heads if head)
+    return "\n\n".join(f"{head[0]} ...\n" for head in heads if head)
 
 
 def _between(page: str, mark: str, text: str) -> str:
