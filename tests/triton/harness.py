@@ -17,7 +17,7 @@ import torch
 from recgen.analysis.normal_form import NormalForm
 from recgen.lang.recurrence import ArgumentInfo, Recurrence
 from recgen.lang.terms import Apply, AxisSize, Constant, Term
-from recgen.pipeline import compile_text
+from recgen.pipeline import Compiled, compile_text
 from recgen.resources import resource
 from tests.triton.reference import Loop
 
@@ -32,10 +32,17 @@ def spec_path(name: str) -> Path:
     return next(folder / f"{name}.rec" for folder in folders if (folder / f"{name}.rec").exists())
 
 
+def with_normal_form(*folders: Path) -> tuple[str, ...]:
+    """The specs in these folders that have a normal form."""
+    paths = (path for folder in folders for path in folder.glob("*.rec"))
+    return tuple(sorted(p.stem for p in paths if isinstance(compile_text(p.read_text(encoding="utf-8"), p.stem), Compiled)))
+
+
 @cache
 def compiled(name: str) -> tuple[NormalForm, str]:
     """The normal form of a spec and the text of its module."""
     result = compile_text(spec_path(name).read_text(encoding="utf-8"), name)
+    assert isinstance(result, Compiled)
     return result.normal_form, result.module.text
 
 

@@ -11,6 +11,7 @@ import re
 import sys
 import time
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import triton
 
 from recgen.resources import resource
 from tests.triton.compiling import Job, Result, compile_all
-from tests.triton.harness import compiled
+from tests.triton.harness import compiled, with_normal_form
 from tests.triton.launches import TARGETS, Point, launches
 
 FILE = Path(__file__).with_name("matrix.json")
@@ -67,9 +68,10 @@ class Entry:
         return self.job.point.target
 
 
+@cache
 def specs() -> tuple[str, ...]:
-    """The specs that are shipped."""
-    return tuple(sorted(path.stem for path in resource("specs").glob("*.rec")))
+    """The specs that are shipped, of those that have a normal form."""
+    return with_normal_form(resource("specs"))
 
 
 def class_of(spec: str) -> tuple[str, tuple[str, ...]]:

@@ -12,14 +12,16 @@ import pytest
 import torch
 
 from recgen import cache
+from recgen.pipeline import ScanCompiled
 from recgen.verify import reproduce
 from tests.numerics.corners import SPECS as SPECS_AT_CORNERS
 from tests.numerics.corners import corner, options
 from tests.triton.launches import SHARED
-from tests.triton.token_launches import SPECS, compiled
+from tests.triton.token_launches import compiled, specs
 
 ROOT = Path(__file__).parents[2]
-NAMES = sorted(path.stem for path in SPECS.glob("*.rec"))
+NAMES = sorted(specs())
+SCANS = [name for name in NAMES if isinstance(compiled(name), ScanCompiled)]
 CASES = {
     "a group of heads": {"tokens": 9, "key_heads": 1, "heads": 2},
     "a loss on the outputs, no initial state": {"tokens": 5, "initial": False, "loss": "outputs", "small": True},
@@ -42,6 +44,14 @@ def flags(spec: str, turned: bool) -> tuple[tuple[str, bool], ...]:
 def test_recurrent(spec: str, case: dict[str, object]) -> None:
     for dtype in ("float64", "float32") if case["tokens"] < 20 else ("float32",):
         report = reproduce(compiled(spec), "recurrent", dtype, **case, flags=flags(spec, case["tokens"] == 9))
+        assert report.ok, report
+
+
+@pytest.mark.parametrize("spec", SCANS)
+def test_chunks_of_scans(spec: str) -> None:
+    """The chunk form is the same kernels, in float32; float64 runs in PyTorch."""
+    for dtype in ("float64", "float32"):
+        report = reproduce(compiled(spec), "chunk 16", dtype, tokens=20, packed=True, seed=5, flags=flags(spec, False))
         assert report.ok, report
 
 

@@ -24,16 +24,22 @@ from recgen.pipeline import TokenCompiled, compile_text
 from tests.triton.compiling import cuda_usage
 from tests.triton.launches import TARGETS, Launch, specialised
 
-SPECS = Path(__file__).parents[1] / "specs" / "recurrent"
+ROOT = Path(__file__).parents[2]
+FOLDERS = (ROOT / "tests/specs/recurrent", ROOT / "tests/specs/scans", ROOT / "tests/specs", ROOT / "specs")
 HEADS, KEY_HEADS, TOKENS = 4, 2, 16
 
 
 @cache
+def specs() -> dict[str, TokenCompiled]:
+    """Every stage's result for every spec whose kernels take one token after another."""
+    paths = sorted((path for folder in FOLDERS for path in folder.glob("*.rec")), key=lambda path: path.stem)
+    found = {path.stem: compile_text(path.read_text(encoding="utf-8"), path.stem) for path in paths}
+    return {name: result for name, result in found.items() if isinstance(result, TokenCompiled)}
+
+
 def compiled(spec: str) -> TokenCompiled:
     """Every stage's result for one of these specs."""
-    found = compile_text((SPECS / f"{spec}.rec").read_text(encoding="utf-8"), spec)
-    assert isinstance(found, TokenCompiled)
-    return found
+    return specs()[spec]
 
 
 def module(name: str, text: str) -> ModuleType:
