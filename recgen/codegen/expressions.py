@@ -107,13 +107,12 @@ def _results(program: Program, wanted: tuple[Value, ...]) -> tuple[str, ...]:
 
 def _read_gradients(program: Program, reads: tuple[Value, ...], form: NormalForm) -> tuple[str, ...]:
     """The gradients of the reads with all their entries: that of a sum is one number for all of them."""
-    owner = axis_owner(form.recurrence, form.value_axis)
-    size = f"{local(owner.name)}.shape[{owner.axes.index(form.value_axis) - len(owner.axes)}]"
     found, repeated = dict(program.results), _repeated(program.statements)
     texts = []
     for text, read in zip(_results(program, reads), reads, strict=True):
         gradient = found.get(read.name)
         whole = not isinstance(gradient, Value) or gradient.name not in repeated
+        size = "sizes.values" if read.axis == form.value_axis else "sizes.keys"
         texts.append(text if whole else f"{text}.expand(*{text}.shape[:-1], {size})")
     return tuple(texts)
 
