@@ -169,12 +169,25 @@ def _empty_outputs(arguments: tuple[torch.Tensor | None, ...], sizes: _Sizes) ->
     return outputs
 
 
-def _incoming(initial_state: torch.Tensor | None, slots: slice, sizes: _Sizes, like: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def _incoming(
+    states: tuple[torch.Tensor | None, ...], slots: slice, sizes: _Sizes, like: torch.Tensor, dtype: torch.dtype
+) -> torch.Tensor:
     """The state before a sequence, [rows * heads, K, V]."""
-    if initial_state is None:
+    (state,) = states
+    if state is None:
         rows = sizes.batch if slots == slice(None) else 1
         return torch.zeros(rows * sizes.heads, sizes.keys, sizes.values, dtype=dtype, device=like.device)
-    return initial_state[slots].to(dtype).reshape(-1, sizes.keys, sizes.values)
+    return state[slots].to(dtype).reshape(-1, sizes.keys, sizes.values)
+
+
+def _apart(state: torch.Tensor, sizes: _Sizes) -> tuple[torch.Tensor, ...]:
+    """The states of a form, which has one."""
+    return (state,)
+
+
+def _saved_shape(sizes: _Sizes) -> tuple[int, ...]:
+    """What the recurrent form's backward keeps of one head."""
+    return (sizes.keys, sizes.values)
 
 
 def _to_chunks(x: torch.Tensor, sizes: _Sizes, chunk: int) -> torch.Tensor:
@@ -510,12 +523,12 @@ def _span(sizes: _Sizes, chunk: int) -> int:
 def _torch_chunk_forward(
     arguments: tuple[torch.Tensor | None, ...],
     options: tuple[Any, ...],
-    initial_state: torch.Tensor | None,
+    initial: tuple[torch.Tensor | None, ...],
     cu_seqlens: torch.Tensor | None,
     chunk: int,
     save: bool,
 ) -> tuple[torch.Tensor, ...]:
-    """Outputs, final state [N, HV, K, V] and, with `save`, the state before every chunk, for the backward."""
+    """Outputs, the final state and, with `save`, the state before every chunk, for the backward."""
     sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
     outputs = _empty_outputs(arguments, sizes)
     rows_of_state = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
@@ -524,7 +537,7 @@ def _torch_chunk_forward(
     states = outputs[0].new_empty(kept, sizes.batch * sizes.heads, sizes.keys, sizes.values, dtype=dtype)
     row = 0
     for rows, slots, first, last in _sequences(cu_seqlens, sizes):
-        state = _incoming(initial_state, slots, sizes, outputs[0], dtype)
+        state = _incoming(initial, slots, sizes, outputs[0], dtype)
         for start in range(first, last, _span(sizes, chunk)):
             stop = min(start + _span(sizes, chunk), last)
             part = _part(sizes, stop - start, chunk)
@@ -542,7 +555,7 @@ def _torch_chunk_forward(
         final_state[slots] = state.unflatten(0, (-1, sizes.heads))
     if save:
         states[row:].zero_()
-    return (*outputs, final_state, states if save else states.new_empty(0))
+    return (*outputs, *_apart(final_state, sizes), states if save else states.new_empty(0))
 
 
 def _saved_chunks(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int) -> int:
@@ -553,16 +566,16 @@ def _saved_chunks(sizes: _Sizes, cu_seqlens: torch.Tensor | None, chunk: int) ->
 def _torch_chunk_backward(
     arguments: tuple[torch.Tensor | None, ...],
     options: tuple[Any, ...],
-    initial_state: torch.Tensor | None,
+    initial: tuple[torch.Tensor | None, ...],
     cu_seqlens: torch.Tensor | None,
     chunk: int,
     states: torch.Tensor,
     d_outputs: tuple[torch.Tensor | None, ...],
-    d_final_state: torch.Tensor | None,
+    d_final: tuple[torch.Tensor | None, ...],
 ) -> tuple[torch.Tensor | None, ...]:
-    """Gradients of all arguments, then of the initial state [N, HV, K, V], each in its dtype; None for what is None."""
+    """Gradients of all arguments, then of the initial state, each in its dtype; None for what is None."""
     if not states.numel():
-        states = _torch_chunk_forward(arguments, options, initial_state, cu_seqlens, chunk, True)[-1]
+        states = _torch_chunk_forward(arguments, options, initial, cu_seqlens, chunk, True)[-1]
     sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
     gradients = [None if x is None else _empty_gradient(info, x, dtype) for info, x in zip(_ARGUMENTS, arguments, strict=True)]
     like = next(x for x in arguments if x is not None)
@@ -570,7 +583,7 @@ def _torch_chunk_backward(
     d_initial = like.new_empty(rows_of_state, sizes.heads, sizes.keys, sizes.values, dtype=dtype)
     row = 0
     for rows, slots, first, last in _sequences(cu_seqlens, sizes):
-        d_state = _incoming(d_final_state, slots, sizes, like, dtype)
+        d_state = _incoming(d_final, slots, sizes, like, dtype)
         span = _span(sizes, chunk)
         end = row + -(-(last - first) // chunk)
         row, at = end + 1, end
@@ -582,7 +595,8 @@ def _torch_chunk_backward(
             at = begin
         d_initial[slots] = d_state.unflatten(0, (-1, sizes.heads))
     results = [None if g is None or x is None else g.to(x.dtype) for g, x in zip(gradients, arguments, strict=True)]
-    return (*results, None if initial_state is None else d_initial.to(initial_state.dtype))
+    found = zip(_apart(d_initial, sizes), initial, strict=True)
+    return (*results, *(None if x is None else d.to(x.dtype) for d, x in found))
 
 
 def _empty_gradient(info: _Argument, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -641,7 +655,7 @@ def _incoming_gradient(
 def _torch_recurrent_forward(
     arguments: tuple[torch.Tensor | None, ...],
     options: tuple[Any, ...],
-    initial_state: torch.Tensor | None,
+    initial: tuple[torch.Tensor | None, ...],
     cu_seqlens: torch.Tensor | None,
 ) -> tuple[torch.Tensor, ...]:
     """Outputs and final state, token after token."""
@@ -650,7 +664,7 @@ def _torch_recurrent_forward(
     rows_of_state = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
     final_state = outputs[0].new_empty(rows_of_state, sizes.heads, sizes.keys, sizes.values, dtype=dtype)
     for rows, slots, first, last in _sequences(cu_seqlens, sizes):
-        state = _incoming(initial_state, slots, sizes, outputs[0], dtype)
+        state = _incoming(initial, slots, sizes, outputs[0], dtype)
         for start in range(first, last, _TOKENS):
             stop = min(start + _TOKENS, last)
             part = _part(sizes, stop - start, 1)
@@ -664,16 +678,20 @@ def _torch_recurrent_forward(
             for output, result in zip(outputs, _readout(*inputs, *options, *reads, sizes=part), strict=True):
                 _tokens(output, rows, start, part).copy_(result)
         final_state[slots] = state.unflatten(0, (-1, sizes.heads))
-    return (*outputs, final_state)
+    return (*outputs, *_apart(final_state, sizes))
 
 
 _TOKENS = 256  # tokens whose operands the recurrent form computes together
 
 
 def _torch_step(
-    arguments: tuple[torch.Tensor | None, ...], options: tuple[Any, ...], state: torch.Tensor, state_indices: torch.Tensor | None
+    arguments: tuple[torch.Tensor | None, ...],
+    options: tuple[Any, ...],
+    states: tuple[torch.Tensor, ...],
+    state_indices: torch.Tensor | None,
 ) -> tuple[torch.Tensor, ...]:
-    """One token for every row: inputs [B, 1, H or HV, *axes]; updates `state` [slots, HV, K, V] in place."""
+    """One token for every row: inputs [B, 1, H or HV, *axes]; updates every state [slots, HV, *axes] in place."""
+    state = states[0]
     sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
     inputs = _stretch(arguments, slice(None), 0, sizes, dtype)
     operands = [x[0] for x in _operands(*inputs, *options, sizes=sizes, chunk=1)]
@@ -681,13 +699,15 @@ def _torch_step(
         raise _fail("state_indices", f"slots below {state.shape[0]}", f"{state_indices.tolist()}")
     live = None if state_indices is None else state_indices >= 0
     slots = torch.arange(sizes.batch, device=state.device) if state_indices is None else state_indices.clamp(min=0)
-    before = state[slots].to(dtype).flatten(0, 1)
+    before = _incoming(tuple(x[slots] for x in states), slice(None), sizes, state, dtype)
     *reads, after = _recurrent_token(*operands, before)
     results = _readout(*inputs, *options, *(_from_chunks(x.unsqueeze(0), sizes) for x in reads), sizes=sizes)
-    if live is None:
-        state[slots] = after.unflatten(0, (-1, sizes.heads)).to(state.dtype)
-    else:
-        state[slots[live]] = after.unflatten(0, (-1, sizes.heads))[live].to(state.dtype)
+    for x, new in zip(states, _apart(after.unflatten(0, (-1, sizes.heads)), sizes), strict=True):
+        if live is None:
+            x[slots] = new.to(x.dtype)
+        else:
+            x[slots[live]] = new[live].to(x.dtype)
+    if live is not None:
         results = tuple(torch.where(live.view(-1, *(1,) * (x.dim() - 1)), x, 0.0) for x in results)
     outputs = _empty_outputs(arguments, sizes)
     return tuple(output.copy_(result) for output, result in zip(outputs, results, strict=True))
@@ -916,9 +936,8 @@ def _triton_recurrent_forward(
     _wide = torch.float64 if q.dtype == torch.float64 else torch.float32
     _BK, _BV, _NV, _warps, _stages = _triton_tiles(_size_K, _size_V, 1024, whole=False)
     o = torch.empty((_B, _T, _HV, _size_V), dtype=v.dtype, device=q.device)
-    _state = (_HV, _size_K, _size_V)
-    _final = torch.empty((_N, *_state), dtype=_wide, device=q.device)
-    _saved = torch.empty((_B * _T // 64 + _N if _save else 0, *_state), dtype=_wide, device=q.device)
+    _final = torch.empty((_N, _HV, _size_K, _size_V), dtype=_wide, device=q.device)
+    _saved = torch.empty((_B * _T // 64 + _N if _save else 0, _HV, _size_K, _size_V), dtype=_wide, device=q.device)
     if _N == 0 or _HV == 0:
         return o, _final, _saved
     with torch.cuda.device_of(q):
@@ -1041,7 +1060,7 @@ def _triton_step(
     state,
     state_indices,
 ):
-    """The outputs of one token; `state` [slots, HV, K, V] is updated in place."""
+    """The outputs of one token; every state [slots, HV, ..] is updated in place."""
     _B = q.shape[0]
     _H, _HV = q.shape[1], v.shape[1]
     _size_K = q.shape[2]
@@ -2293,8 +2312,8 @@ def _chunk_tiles(sizes: _Sizes, like: torch.Tensor) -> _ChunkTiles:
             return tiles
     largest = max((t.keys for t in _CHUNK_TILES if t.half == half and t.shared <= shared and t.generation in ("", generation)), default=0)
     raise ValueError(
-        f"delta_rule: the chunkwise kernels take {axes} up to {largest} for {like.dtype} on {generation or like.device} with "
-        f"{shared} bytes of shared memory, but it is {size}"
+        f"delta_rule: the chunkwise kernels take {axes} up to {largest} for {like.dtype} "
+        f"on {generation or like.device} with {shared} bytes of shared memory, but it is {size}"
     )
 
 
@@ -2319,12 +2338,13 @@ def _chunk_value_block(sizes: _Sizes, largest: int) -> int:
 def _triton_chunk_forward(
     arguments: tuple[torch.Tensor | None, ...],
     options: tuple[Any, ...],
-    initial_state: torch.Tensor | None,
+    initial: tuple[torch.Tensor | None, ...],
     cu_seqlens: torch.Tensor | None,
     chunk: int,
     save: bool,
 ) -> tuple[torch.Tensor, ...]:
-    """Outputs, final state [N, HV, K, V] and, with `save`, the state before every chunk."""
+    """Outputs, the final state and, with `save`, the state before every chunk."""
+    initial_state = initial[0]
     sizes = _sizes(arguments)
     outputs = _empty_outputs(arguments, sizes)
     like = _widest(arguments)
@@ -2333,14 +2353,15 @@ def _triton_chunk_forward(
     plan = _chunk_plan(sizes, cu_seqlens, chunk, like)
     shape = (plan.slots if save else 0, sizes.heads, sizes.keys, sizes.values)
     kept = _kept_dtype(like)
-    states = like.new_empty(shape, dtype=kept) if cu_seqlens is None else like.new_zeros(shape, dtype=kept)  # packed sequences may need fewer chunks
+    packed = cu_seqlens is not None  # may need fewer chunks
+    states = like.new_zeros(shape, dtype=kept) if packed else like.new_empty(shape, dtype=kept)
     if rows * sizes.heads == 0:
         return (*outputs, final_state, states)
     prepared = _prepared(sizes, plan, like, like.device)
     block = _chunk_value_block(sizes, plan.tiles.scan)
     segments = _segments(plan, rows, triton.cdiv(sizes.values, block) * sizes.heads * rows, like)
 
-    def scan(initial: torch.Tensor | None, summary: torch.Tensor | None) -> _Launch:
+    def scan(edge: torch.Tensor | None, summary: torch.Tensor | None) -> _Launch:
         columns = _column_blocks(sizes, block, summary is not None)
         return _Launch(
             _chunk_scan_kernel,
@@ -2348,8 +2369,8 @@ def _triton_chunk_forward(
             (
                 *_with_strides(arguments),
                 *outputs,
-                initial,
-                _triton_strides(initial),
+                edge,
+                _triton_strides(edge),
                 final_state,
                 summary,
                 *prepared,
@@ -2374,8 +2395,8 @@ def _triton_chunk_forward(
         """And the backward that is likely to follow: gradients as the outputs lie; one of the final state where there is an initial one."""
         if not save or _compiler_fault(like.device, like.dtype):
             return launches
-        d_final = None if initial_state is None else final_state
-        memory = _backward_memory(arguments, initial_state, sizes, plan, states, torch.device("meta"))
+        d_final = (None if initial_state is None else final_state,)
+        memory = _backward_memory(arguments, initial, sizes, plan, states, torch.device("meta"))
         return launches + _backward_launches(arguments, options, sizes, plan, cu_seqlens, states, tuple(outputs), d_final, memory)
 
     _build_first(_configuration(arguments, options, sizes, plan, initial_state, cu_seqlens, segments is None, save), with_backward, like)
@@ -2488,25 +2509,26 @@ def _prepare_launches(
 def _triton_chunk_backward(
     arguments: tuple[torch.Tensor | None, ...],
     options: tuple[Any, ...],
-    initial_state: torch.Tensor | None,
+    initial: tuple[torch.Tensor | None, ...],
     cu_seqlens: torch.Tensor | None,
     chunk: int,
     states: torch.Tensor,
     d_outputs: tuple[torch.Tensor | None, ...],
-    d_final_state: torch.Tensor | None,
+    d_final: tuple[torch.Tensor | None, ...],
 ) -> tuple[torch.Tensor | None, ...]:
     """Gradients of all arguments, then of the initial state; None for what is None."""
+    initial_state, d_final_state = initial[0], d_final[0]
     sizes = _sizes(arguments)
     like = _widest(arguments)
     rows = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
     plan = _chunk_plan(sizes, cu_seqlens, chunk, like)
     given = tuple(_given(d, arguments, sizes, axes) for d, axes in zip(d_outputs, _OUTPUT_AXES, strict=True))
-    memory = _backward_memory(arguments, initial_state, sizes, plan, states, like.device)
+    memory = _backward_memory(arguments, initial, sizes, plan, states, like.device)
     if rows * sizes.heads:
         if fault := _compiler_fault(like.device, like.dtype):
             raise RuntimeError(f"delta_rule: {fault}")
         prepare = _prepare_launches(arguments, options, sizes, plan, cu_seqlens, memory.prepared)
-        launches = prepare + _backward_launches(arguments, options, sizes, plan, cu_seqlens, states, given, d_final_state, memory)
+        launches = prepare + _backward_launches(arguments, options, sizes, plan, cu_seqlens, states, given, d_final, memory)
         layouts = tuple(d.is_contiguous() for d in given)
         configuration = _configuration(arguments, options, sizes, plan, initial_state, cu_seqlens, layouts, d_final_state is None)
         _build_first(configuration, lambda: launches, like)
@@ -2521,14 +2543,14 @@ class _BackwardMemory(NamedTuple):
 
     prepared: tuple[torch.Tensor | None, ...]
     d_states: torch.Tensor
-    d_writes: torch.Tensor  # [streams, B T, HV, V]; of corrections in float32, since strengths multiply them before they are rounded
+    d_writes: torch.Tensor  # [streams, B T, HV, V]; in float32 where strengths or weights multiply them before they are rounded
     gradients: tuple[torch.Tensor | None, ...]
     d_initial: torch.Tensor | None
 
 
 def _backward_memory(
     arguments: tuple[torch.Tensor | None, ...],
-    initial_state: torch.Tensor | None,
+    initial: tuple[torch.Tensor | None, ...],
     sizes: _Sizes,
     plan: _ChunkPlan,
     states: torch.Tensor,
@@ -2536,6 +2558,7 @@ def _backward_memory(
 ) -> _BackwardMemory:
     """Memory on a device, which may be "meta": for compiling, no memory is needed."""
     like = _widest(arguments)
+    initial_state = initial[0]
     return _BackwardMemory(
         _prepared(sizes, plan, like, device),
         torch.empty_like(states, device=device),
@@ -2589,16 +2612,17 @@ def _backward_launches(
     cu_seqlens: torch.Tensor | None,
     states: torch.Tensor,
     given: tuple[torch.Tensor, ...],
-    d_final_state: torch.Tensor | None,
+    d_final: tuple[torch.Tensor | None, ...],
     memory: _BackwardMemory,
 ) -> tuple[_Launch, ...]:
     """The scan backwards, and the gradients of every chunk."""
+    d_final_state = d_final[0]
     rows = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
     cotangents = tuple(part for d in given for part in (d, d.stride()))
     block = _chunk_value_block(sizes, plan.tiles.scan)
     segments = _segments(plan, rows, triton.cdiv(sizes.values, block) * sizes.heads * rows, _widest(arguments))
 
-    def scan(d_final: torch.Tensor | None, summary: torch.Tensor | None) -> _Launch:
+    def scan(edge: torch.Tensor | None, summary: torch.Tensor | None) -> _Launch:
         columns = _column_blocks(sizes, block, summary is not None)
         return _Launch(
             _chunk_reverse_kernel,
@@ -2610,8 +2634,8 @@ def _backward_launches(
                 states,
                 memory.d_states,
                 memory.d_writes,
-                d_final,
-                _triton_strides(d_final),
+                edge,
+                _triton_strides(edge),
                 memory.d_initial,
                 summary,
                 plan.first,
@@ -2675,12 +2699,14 @@ _NAMESPACE = "recgen_delta_rule_eccfd92ccf69_" + "".join(c if c.isalnum() else "
 _FORWARD_SCHEMA = (
     "(Tensor q, Tensor k, Tensor v, Tensor beta, "
     "float scale, bool use_qk_l2norm_in_kernel, "
-    "Tensor? initial_state, Tensor? cu_seqlens, int chunk, bool save) -> (Tensor, Tensor, Tensor)"
+    "Tensor? initial_state, "
+    "Tensor? cu_seqlens, int chunk, bool save) -> (Tensor, Tensor, Tensor)"
 )
 _BACKWARD_SCHEMA = (
     "(Tensor q, Tensor k, Tensor v, Tensor beta, "
     "float scale, bool use_qk_l2norm_in_kernel, "
-    "Tensor? initial_state, Tensor? cu_seqlens, int chunk, Tensor states, Tensor? d_output_0, Tensor? d_final_state)"
+    "Tensor? initial_state, Tensor? cu_seqlens, int chunk, Tensor states, "
+    "Tensor? d_output_0, Tensor? d_final_state)"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 _STEP_SCHEMA = (
@@ -2739,8 +2765,8 @@ def _chunk_forward(*values: Any) -> tuple[torch.Tensor, ...]:
     _check_boundaries(cu_seqlens, arguments)
     with _no_autocast(values):
         if _chunk_on_triton(arguments):
-            return _triton_chunk_forward(arguments, options, *initial, cu_seqlens, chunk, save)
-        return _torch_chunk_forward(arguments, options, *initial, cu_seqlens, chunk, save)
+            return _triton_chunk_forward(arguments, options, initial, cu_seqlens, chunk, save)
+        return _torch_chunk_forward(arguments, options, initial, cu_seqlens, chunk, save)
 
 
 @_operator("recurrent_forward", _FORWARD_SCHEMA)
@@ -2750,17 +2776,17 @@ def _recurrent_forward(*values: Any) -> tuple[torch.Tensor, ...]:
     with _no_autocast(values):
         if _on_triton(arguments):
             return _triton_recurrent_forward(*arguments, *options, *initial, cu_seqlens, save)
-        results = _torch_recurrent_forward(arguments, options, *initial, cu_seqlens)
-        return (*results, results[-1].new_empty(0, *results[-1].shape[1:]))
+        results = _torch_recurrent_forward(arguments, options, initial, cu_seqlens)
+        return (*results, results[-1].new_empty(0, _sizes(arguments).heads, *_saved_shape(_sizes(arguments))))
 
 
 @_operator("chunk_backward", _BACKWARD_SCHEMA)
 def _chunk_backward(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, initial, (cu_seqlens, chunk, states, *gradients) = _split(values)
-    d_outputs, d_final = tuple(gradients[: len(_OUTPUT_AXES)]), gradients[len(_OUTPUT_AXES) :]
+    d_outputs, d_final = tuple(gradients[: len(_OUTPUT_AXES)]), tuple(gradients[len(_OUTPUT_AXES) :])
     backward = _triton_chunk_backward if _chunk_on_triton(arguments) else _torch_chunk_backward
     with _no_autocast(values):
-        found = backward(arguments, options, *initial, cu_seqlens, chunk, states, d_outputs, *d_final)
+        found = backward(arguments, options, initial, cu_seqlens, chunk, states, d_outputs, d_final)
     return _present(found, states)
 
 
@@ -2772,7 +2798,7 @@ def _recurrent_backward(*values: Any) -> tuple[torch.Tensor, ...]:
             found = _triton_recurrent_backward(*arguments, *options, *initial, cu_seqlens, states, *gradients)
         else:
             d_outputs, d_final = tuple(gradients[: len(_OUTPUT_AXES)]), tuple(gradients[len(_OUTPUT_AXES) :])
-            found = _torch_chunk_backward(arguments, options, *initial, cu_seqlens, chunk, states, d_outputs, *d_final)
+            found = _torch_chunk_backward(arguments, options, initial, cu_seqlens, chunk, states, d_outputs, d_final)
     return _present(found, states)
 
 
@@ -2790,7 +2816,7 @@ def _step(*values: Any) -> Any:
             outputs = _triton_step(*tokens, *options, *states, state_indices)
             torch.autograd.graph.increment_version(states)  # of what the kernel writes, autograd knows nothing
             return _single(tuple(x.unsqueeze(1) for x in outputs))
-        return _single(_torch_step(arguments, options, *states, state_indices))
+        return _single(_torch_step(arguments, options, states, state_indices))
 
 
 def _single(outputs: tuple[torch.Tensor, ...]) -> Any:
@@ -2822,7 +2848,7 @@ def _fake_chunk_forward(*values: Any) -> tuple[torch.Tensor, ...]:
 def _fake_recurrent_forward(*values: Any) -> tuple[torch.Tensor, ...]:
     sizes, rows, outputs = _fake_outputs(values)
     saved = sizes.batch * sizes.tokens // 64 + rows if values[-1] and _on_triton(values[:_ARGUMENT_COUNT]) else 0
-    return (*outputs, outputs[-1].new_empty(saved, sizes.heads, sizes.keys, sizes.values))
+    return (*outputs, outputs[-1].new_empty(saved, sizes.heads, *_saved_shape(sizes)))
 
 
 def _fake_backward(*values: Any) -> tuple[torch.Tensor, ...]:
@@ -2858,7 +2884,10 @@ def _differentiated(operator: Any) -> Any:
 
 
 def _no_double_backward(ctx: Any, *gradients: Any) -> Any:
-    raise RuntimeError("delta_rule: the gradient of a gradient is not implemented; naive_recurrent_delta_rule has one")
+    raise RuntimeError(
+        "delta_rule: the gradient of a gradient is not implemented; "
+        "naive_recurrent_delta_rule has one"
+    )
 
 
 for _name, _fake in (

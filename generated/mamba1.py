@@ -686,9 +686,13 @@ def _collect(targets: list[torch.Tensor | None], found: tuple[torch.Tensor | Non
             target[rows, t] = entries.unflatten(1, (target.shape[2], -1)).sum(2)
 
 
-def _torch_step(arguments: tuple[torch.Tensor | None, ...], options: tuple[Any, ...], *rest: Any) -> tuple[torch.Tensor, ...]:
-    """One token for every row: inputs [B, 1, H or HV, *axes]; updates the states [slots, HV, *axes], of which `rest` is made, in place."""
-    *pools, state_indices = rest
+def _torch_step(
+    arguments: tuple[torch.Tensor | None, ...],
+    options: tuple[Any, ...],
+    pools: tuple[torch.Tensor, ...],
+    state_indices: torch.Tensor | None,
+) -> tuple[torch.Tensor, ...]:
+    """One token for every row: inputs [B, 1, H or HV, *axes]; updates the states [slots, HV, *axes] in place."""
     sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
     if state_indices is not None and (state_indices >= pools[0].shape[0]).any():
         raise _fail("state_indices", f"slots below {pools[0].shape[0]}", f"{state_indices.tolist()}")
@@ -1024,9 +1028,15 @@ def _chunk_of(
     return [None if x is None else x.to(dtype).contiguous() for x in cut], part
 
 
-def _torch_chunk_forward(arguments: tuple[torch.Tensor | None, ...], options: tuple[Any, ...], *rest: Any) -> tuple[torch.Tensor, ...]:
-    """Outputs, final states, and the states before every chunk [.., HV, entries of all states] where `save`, the last argument."""
-    *initial, cu_seqlens, chunk, save = rest
+def _torch_chunk_forward(
+    arguments: tuple[torch.Tensor | None, ...],
+    options: tuple[Any, ...],
+    initial: tuple[torch.Tensor | None, ...],
+    cu_seqlens: torch.Tensor | None,
+    chunk: int,
+    save: bool,
+) -> tuple[torch.Tensor, ...]:
+    """Outputs, final states, and the states before every chunk [.., HV, entries of all states] where `save`."""
     sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
     outputs = _empty_outputs(arguments, sizes)
     count = sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1
@@ -1051,13 +1061,18 @@ def _torch_chunk_forward(arguments: tuple[torch.Tensor | None, ...], options: tu
 
 
 def _torch_chunk_backward(
-    arguments: tuple[torch.Tensor | None, ...], options: tuple[Any, ...], *rest: Any
+    arguments: tuple[torch.Tensor | None, ...],
+    options: tuple[Any, ...],
+    initial: tuple[torch.Tensor | None, ...],
+    cu_seqlens: torch.Tensor | None,
+    chunk: int,
+    saved: torch.Tensor,
+    d_outputs: tuple[torch.Tensor | None, ...],
+    d_final: tuple[torch.Tensor | None, ...],
 ) -> tuple[torch.Tensor | None, ...]:
     """Gradients of all arguments, then of the initial states, each in its dtype; None for what is None."""
-    initial, d_final = rest[: len(_STATES)], rest[-len(_STATES) :]
-    cu_seqlens, chunk, saved, d_outputs = rest[len(_STATES) : -len(_STATES)]
     if not saved.numel():
-        saved = _torch_chunk_forward(arguments, options, *initial, cu_seqlens, chunk, True)[-1]
+        saved = _torch_chunk_forward(arguments, options, initial, cu_seqlens, chunk, True)[-1]
     sizes, dtype = _sizes(arguments), _computing_dtype(arguments)
     gradients = [
         None if x is None else torch.zeros_like(x, dtype=x.dtype if info.per_token else dtype, memory_format=torch.contiguous_format)
@@ -1109,18 +1124,29 @@ def _incoming_gradient(
     return gradient[rows, start:stop].transpose(0, 1).to(like.dtype).contiguous()
 
 
-def _triton_chunk_forward(arguments: tuple[torch.Tensor | None, ...], options: tuple[Any, ...], *rest: Any) -> tuple[torch.Tensor, ...]:
+def _triton_chunk_forward(
+    arguments: tuple[torch.Tensor | None, ...],
+    options: tuple[Any, ...],
+    initial: tuple[torch.Tensor | None, ...],
+    cu_seqlens: torch.Tensor | None,
+    _: int,
+    save: bool,
+) -> tuple[torch.Tensor, ...]:
     """The kernel that takes one token after another: a program holds the states of its block of channels, and blocks fill the GPU."""
-    *initial, cu_seqlens, _, save = rest
     return _triton_recurrent_forward(*arguments, *options, *initial, cu_seqlens, save)
 
 
 def _triton_chunk_backward(
-    arguments: tuple[torch.Tensor | None, ...], options: tuple[Any, ...], *rest: Any
+    arguments: tuple[torch.Tensor | None, ...],
+    options: tuple[Any, ...],
+    initial: tuple[torch.Tensor | None, ...],
+    cu_seqlens: torch.Tensor | None,
+    _: int,
+    saved: torch.Tensor,
+    d_outputs: tuple[torch.Tensor | None, ...],
+    d_final: tuple[torch.Tensor | None, ...],
 ) -> tuple[torch.Tensor | None, ...]:
     """Its backward: states again from those that were kept, then from the last token to the first."""
-    initial, d_final = rest[: len(_STATES)], rest[-len(_STATES) :]
-    cu_seqlens, _, saved, d_outputs = rest[len(_STATES) : -len(_STATES)]
     return _triton_recurrent_backward(*arguments, *options, *initial, cu_seqlens, saved, *d_outputs, *d_final)
 
 
@@ -2155,12 +2181,14 @@ _NAMESPACE = "recgen_mamba1_5d0b2664db5c_" + "".join(c if c.isalnum() else "_" f
 _FORWARD_SCHEMA = (
     "(Tensor u, Tensor delta, Tensor A, Tensor B, Tensor C, Tensor D, Tensor? z, Tensor? delta_bias, "
     "bool delta_softplus, bool use_delta_bias, bool use_z, "
-    "Tensor? initial_state, Tensor? cu_seqlens, int chunk, bool save) -> (Tensor, Tensor, Tensor)"
+    "Tensor? initial_state, "
+    "Tensor? cu_seqlens, int chunk, bool save) -> (Tensor, Tensor, Tensor)"
 )
 _BACKWARD_SCHEMA = (
     "(Tensor u, Tensor delta, Tensor A, Tensor B, Tensor C, Tensor D, Tensor? z, Tensor? delta_bias, "
     "bool delta_softplus, bool use_delta_bias, bool use_z, "
-    "Tensor? initial_state, Tensor? cu_seqlens, int chunk, Tensor states, Tensor? d_output_0, Tensor? d_final_state)"
+    "Tensor? initial_state, Tensor? cu_seqlens, int chunk, Tensor states, "
+    "Tensor? d_output_0, Tensor? d_final_state)"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 _STEP_SCHEMA = (
@@ -2219,8 +2247,8 @@ def _chunk_forward(*values: Any) -> tuple[torch.Tensor, ...]:
     _check_boundaries(cu_seqlens, arguments)
     with _no_autocast(values):
         if _chunk_on_triton(arguments):
-            return _triton_chunk_forward(arguments, options, *initial, cu_seqlens, chunk, save)
-        return _torch_chunk_forward(arguments, options, *initial, cu_seqlens, chunk, save)
+            return _triton_chunk_forward(arguments, options, initial, cu_seqlens, chunk, save)
+        return _torch_chunk_forward(arguments, options, initial, cu_seqlens, chunk, save)
 
 
 @_operator("recurrent_forward", _FORWARD_SCHEMA)
@@ -2236,10 +2264,10 @@ def _recurrent_forward(*values: Any) -> tuple[torch.Tensor, ...]:
 @_operator("chunk_backward", _BACKWARD_SCHEMA)
 def _chunk_backward(*values: Any) -> tuple[torch.Tensor, ...]:
     arguments, options, initial, (cu_seqlens, chunk, states, *gradients) = _split(values)
-    d_outputs, d_final = tuple(gradients[: len(_OUTPUT_AXES)]), gradients[len(_OUTPUT_AXES) :]
+    d_outputs, d_final = tuple(gradients[: len(_OUTPUT_AXES)]), tuple(gradients[len(_OUTPUT_AXES) :])
     backward = _triton_chunk_backward if _chunk_on_triton(arguments) else _torch_chunk_backward
     with _no_autocast(values):
-        found = backward(arguments, options, *initial, cu_seqlens, chunk, states, d_outputs, *d_final)
+        found = backward(arguments, options, initial, cu_seqlens, chunk, states, d_outputs, d_final)
     return _present(found, states)
 
 
@@ -2269,7 +2297,7 @@ def _step(*values: Any) -> Any:
             outputs = _triton_step(*tokens, *options, *states, state_indices)
             torch.autograd.graph.increment_version(states)  # of what the kernel writes, autograd knows nothing
             return _single(tuple(x.unsqueeze(1) for x in outputs))
-        return _single(_torch_step(arguments, options, *states, state_indices))
+        return _single(_torch_step(arguments, options, states, state_indices))
 
 
 def _single(outputs: tuple[torch.Tensor, ...]) -> Any:
@@ -2333,7 +2361,10 @@ def _differentiated(operator: Any) -> Any:
 
 
 def _no_double_backward(ctx: Any, *gradients: Any) -> Any:
-    raise RuntimeError("mamba1: the gradient of a gradient is not implemented; naive_recurrent_mamba1 has one")
+    raise RuntimeError(
+        "mamba1: the gradient of a gradient is not implemented; "
+        "naive_recurrent_mamba1 has one"
+    )
 
 
 for _name, _fake in (

@@ -111,11 +111,14 @@ def _analyzed(recurrence: Recurrence, reporter: Reporter) -> NormalForm | ScanFo
     reasons = reasons_against_chunks(recurrence)
     if not reasons and recurrence.plan != "scan":
         form = analyze(recurrence)
-        if not form.decay.bounded or form.decay.signed is not None:
+        grows = not form.decay.bounded and form.stabilizer is None  # a running maximum keeps what is carried within bounds
+        if grows or form.decay.signed is not None:
             what = "it may be negative" if form.decay.bounded else "the state may grow without bound"
             _warn_of_decay(form.decay.log, form.state, what, reporter)
         return form
     try:
+        if recurrence.stabilize:
+            raise Refusal("`stabilize log` is for matrix states with a chunkwise form", recurrence.states[0].span)
         scan = analyze_scan(recurrence, reasons)
     except Refusal as refusal:
         _refuse(recurrence, reasons, refusal, reporter)
@@ -127,7 +130,7 @@ def _analyzed(recurrence: Recurrence, reporter: Reporter) -> NormalForm | ScanFo
 
 def _refuse(recurrence: Recurrence, reasons: tuple[Reason, ...], refusal: Refusal, reporter: Reporter) -> NoReturn:
     """A single matrix state could have had a normal form: then it is told why it has none, else why it is no scan."""
-    matrix = len(recurrence.states) == 1 and len(recurrence.states[0].axes) == 2
+    matrix = recurrence.stabilize or (len(recurrence.states) == 1 and len(recurrence.states[0].axes) == 2)
     reason = reasons[0] if reasons and matrix and recurrence.plan != "scan" else Reason(refusal.reason, refusal.span)
     advice = None if recurrence.stabilize else TOKEN_BY_TOKEN
     reporter.report("E501", reason.span or recurrence.states[0].span, help=advice, reason=reason.text)

@@ -3,33 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from recgen.analysis.algebra import Column, Dense, Diagonal, Factor, Product, Refusal, Row, StateFactor, expand, flip, times
+from recgen.analysis.columns import beside, column_write, matrix_and_columns
 from recgen.analysis.decay import Multiplier, decay_of
-from recgen.analysis.normal_form import Decay, NormalForm, Output, ReadOut, Stream
+from recgen.analysis.normal_form import Decay, NormalForm, Output, ReadOut, Stabilizer, Stream
 from recgen.analysis.readout import Reads
+from recgen.analysis.stabilizer import unstabilized, weighted
 from recgen.analysis.streams import Link, streams_of
 from recgen.lang.recurrence import Recurrence, StateInfo
 from recgen.lang.source import Span
-from recgen.lang.terms import SCALAR, Apply, Argument, State, Term, walk
+from recgen.lang.terms import SCALAR, Apply, Argument, Term, walk
 
 
 def analyze(recurrence: Recurrence) -> NormalForm:
     """The normal form; raises `Refusal` with the reason in the user's terms and the span of the term that breaks it."""
-    state = _single_state(recurrence)
-    _refuse_plan(recurrence)
+    plain, stabilizer = unstabilized(recurrence)
+    state, columns = matrix_and_columns(plain)
     steps = tuple(tuple(p for p in expand(equation) if p.coefficient != 0.0) for equation in state.steps)
     outputs = [recurrence.definition(name) for name in recurrence.outputs]
     transposed = _key_side_is_right(tuple(p for products in steps for p in products), outputs, state)
     if transposed:
         steps = tuple(tuple(_turned_over(p) for p in products) for products in steps)
     axes = state.axes[::-1] if transposed else state.axes
-    decay, streams, notes, first = _micro_steps(steps, axes, recurrence, state)
-    reads = Reads(state, transposed, first)
+    decay, streams, notes, first = _micro_steps(steps, axes, recurrence, state, stabilizer)
+    if len(steps) > 1 and len(recurrence.states) > 1:
+        raise Refusal(f"`{state.name}` has micro-steps, and other states beside it; one of the two is compiled", state.span)
+    if columns:
+        multiplier = _multiplier(steps[0], axes, recurrence, state)
+        streams = beside(streams, multiplier, columns, state, axes[0], partial(_follow, recurrence=recurrence, stabilizer=stabilizer))
+        notes += [f"`{c.name}` follows `{state.name}`: one more column of it" for c in columns]
+    if stabilizer is not None:
+        _refuse_unstable(stabilizer, decay, streams)
+        notes.append(f"`{stabilizer.state.name}` is the running maximum of log weights: the state is carried divided by its exponential")
+    reads = Reads(state, transposed, first, tuple(c.name for c in columns), stabilizer.state.name if stabilizer else "")
     values = tuple(Output(name, reads.extract(term)) for name, term in zip(recurrence.outputs, outputs, strict=True))
     form = NormalForm(
         recurrence,
-        state,
+        recurrence.state(state.name),
+        tuple(recurrence.state(c.name) for c in columns),
+        stabilizer,
         axes[0],
         axes[1],
         transposed,
@@ -54,7 +68,7 @@ def _refuse_matrices(form: NormalForm) -> None:
 
 
 def _micro_steps(
-    steps: tuple[tuple[Product, ...], ...], axes: tuple[str, ...], recurrence: Recurrence, state: StateInfo
+    steps: tuple[tuple[Product, ...], ...], axes: tuple[str, ...], recurrence: Recurrence, state: StateInfo, stabilizer: Stabilizer | None
 ) -> tuple[Decay, tuple[Stream, ...], list[str], int]:
     """Decay, streams, notes, and the first step that changes the state, from the products of every micro-step of a token."""
     decay, decaying = Decay("none", None, True, None, True), -1
@@ -72,7 +86,7 @@ def _micro_steps(
         if own.kind != "none":
             decay, decaying = own, slot
         after = decay.kind != "none" and decaying < slot
-        found, told = streams_of([x for x in links if x.write is not None], constants, multiplier, slot, after)
+        found, told = streams_of([x for x in links if x.write is not None], weighted(constants, stabilizer, state), multiplier, slot, after)
         streams, notes = (*streams, *found), notes + told
     if len({s.slot for s in streams}) > 1:
         notes.append("a correction finds what earlier micro-steps of its token wrote: their scores include the token")
@@ -92,34 +106,26 @@ def _decay_span(links: list[Link]) -> Span | None:
     return next(x.product.span for x in links if x.write is None and not x.multiplier.trivial)
 
 
-def _single_state(recurrence: Recurrence) -> StateInfo:
-    if len(recurrence.states) > 1:
-        raise _several_states(recurrence)
-    state = recurrence.states[0]
-    if len(state.axes) != 2:
-        raise Refusal(
-            f"state `{state.name}` has {len(state.axes)} axes; a matrix state [K, V] is compiled (vector states are the scan class)",
-            state.span,
-        )
-    return state
+def _multiplier(products: tuple[Product, ...], axes: tuple[str, ...], recurrence: Recurrence, state: StateInfo) -> Multiplier:
+    """What the state is multiplied with at a token."""
+    links, _ = _split(products, axes, 0)
+    return decay_of([x.multiplier for x in links if x.write is None], recurrence, state)[1]
 
 
-def _several_states(recurrence: Recurrence) -> Refusal:
-    """The refusal of several states, where one reads another if one does."""
-    count = len(recurrence.states)
-    for state in recurrence.states:
-        for x in walk(state.equation):
-            if isinstance(x, State) and x.name != state.name:
-                read = f"{x.name}[t{'-1' if x.lag else ''}]"
-                return Refusal(
-                    f"`{state.name}[t]` reads `{read}`: {count} states depend on one another; one matrix state is compiled", x.span
-                )
-    return Refusal(f"the spec carries {count} states; one matrix state is compiled", recurrence.states[1].span)
+def _follow(state: StateInfo, recurrence: Recurrence, stabilizer: Stabilizer | None) -> tuple[Multiplier, tuple[Stream, ...]]:
+    """The decay and the streams of a vector state."""
+    links, constants = _split(tuple(p for p in expand(state.equation) if p.coefficient != 0.0), (state.axes[0], "1"), 0)
+    _, multiplier = decay_of([x.multiplier for x in links if x.write is None], recurrence, state)
+    corrections = [x for x in links if x.write is not None]
+    return multiplier, streams_of(corrections, weighted(constants, stabilizer, state), multiplier, 0, False, column_write(state))[0]
 
 
-def _refuse_plan(recurrence: Recurrence) -> None:
-    if recurrence.stabilize:
-        raise Refusal("`stabilize log` is not compiled by this revision", recurrence.states[0].span)
+def _refuse_unstable(stabilizer: Stabilizer, decay: Decay, streams: tuple[Stream, ...]) -> None:
+    span = stabilizer.state.span
+    if decay.kind == "vector" or decay.signed is not None:
+        raise Refusal("`stabilize log` takes one decay for the whole state, exp(log decay)", span)
+    if any(s.correct is not None for s in streams):
+        raise Refusal("`stabilize log` with a correction by what the state holds", span)
 
 
 def _key_side_is_right(products: tuple[Product, ...], outputs: list[Term], state: StateInfo) -> bool:

@@ -9,6 +9,8 @@ Per token, with the state oriented [key axis, value axis] and R write streams:
 
 Where a token has micro-steps, a stream's `slot` is the one that writes it: a correction finds the writes of the same token's smaller slots
 in D_t too, and a read of lag 0 those up to its own slot.
+
+Vector states with the same transition, written along the same directions, are further columns of S.
 """
 
 from __future__ import annotations
@@ -36,11 +38,24 @@ class Decay:
 
 
 @dataclass(frozen=True)
+class Stabilizer:
+    """A running maximum that scales the state, m_t = max(decay + m_{t-1}, weight): `decay` and `weight` (scalars) are logarithms.
+
+    The state is carried divided by exp(m), every write scaled by exp(weight - m). No gradient goes through m.
+    """
+
+    state: StateInfo
+    decay: Term
+    weight: Term
+
+
+@dataclass(frozen=True)
 class Stream:
     """One rank-one write a token.
 
     Direction `write` (key column); `value` X (value column, None for 0); `strength` c (scalar, None for 1) times the state's answer to
     `correct` a (key column, None for no correction), of the decayed state where `decayed`. `slot`: the micro-step, 0 where there are none.
+    `columns`: what it writes into every further column of the state (scalar, None for 0).
     """
 
     write: Term
@@ -49,13 +64,15 @@ class Stream:
     correct: Term | None
     decayed: bool
     slot: int = 0
+    columns: tuple[Term | None, ...] = ()
 
 
 @dataclass(frozen=True)
 class ReadOut:
-    """A vector read from the state after micro-step `slot` of the token (lag 0) or before the token (lag 1).
+    """What a query reads of the state after micro-step `slot` of the token (lag 0) or before the token (lag 1).
 
-    S^T query over the value axis, or where `across` S query over the key axis, the query over the value axis.
+    S^T query, a vector over the value axis and a number of every further column, or where `across` S query over the key axis, the query
+    over the value axis.
     """
 
     query: Term
@@ -76,11 +93,15 @@ class Output:
 class NormalForm:
     """A recurrence whose state enters affinely with a diagonal-plus-low-rank transition on one side.
 
-    `transposed`: the state was declared [value axis, key axis]. `notes`: the structure that was recognised, one sentence each.
+    `transposed`: the state was declared [value axis, key axis]. `columns`: vector states [key axis] that are further columns of `state`.
+    `stabilizer`: the running maximum by which the state is scaled, with the log weight of what is written. `notes`: the structure that was
+    recognised, one sentence each.
     """
 
     recurrence: Recurrence
     state: StateInfo
+    columns: tuple[StateInfo, ...]
+    stabilizer: Stabilizer | None
     key_axis: str
     value_axis: str
     transposed: bool
@@ -93,8 +114,9 @@ class NormalForm:
     @property
     def terms(self) -> tuple[Term, ...]:
         """Every term: of the decay, the streams, the reads and the outputs."""
-        streams = (t for s in self.streams for t in (s.write, s.value, s.strength, s.correct))
-        found = (self.decay.log, *streams, *(r.query for r in self.reads), *(o.value for o in self.outputs))
+        streams = (t for s in self.streams for t in (s.write, s.value, s.strength, s.correct, *s.columns))
+        weight = None if self.stabilizer is None else self.stabilizer.weight
+        found = (self.decay.log, weight, *streams, *(r.query for r in self.reads), *(o.value for o in self.outputs))
         return tuple(t for t in found if t is not None)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from recgen.analysis.algebra import Column, Diagonal, Product, Refusal, Row, StateFactor, expand, flip, plus, scalar_term, times, transpose
 from recgen.analysis.normal_form import ReadOut
 from recgen.lang.recurrence import StateInfo
-from recgen.lang.terms import SCALAR, Apply, Read, Term, reads_state
+from recgen.lang.terms import SCALAR, Apply, Constant, Read, State, Term, reads_state
 
 
 def _reads_a_matrix(term: Term) -> bool:
@@ -16,12 +16,18 @@ def _reads_a_matrix(term: Term) -> bool:
 class Reads:
     """Collects the reads of the outputs of one recurrence, equal ones once."""
 
-    def __init__(self, state: StateInfo, transposed: bool, first: int) -> None:
-        """`first`: the first micro-step that changes the state; before it, a micro-state is the state before the token."""
+    def __init__(self, state: StateInfo, transposed: bool, first: int, columns: tuple[str, ...] = (), scale: str = "") -> None:
+        """`first`: the first micro-step that changes the state; before it, a micro-state is the state before the token.
+
+        `columns`: vector states that are further columns; `scale`: the running maximum, "" without one.
+        """
         self.found: list[ReadOut] = []
+        self._state = state.name
         self._last = len(state.micro)
         self._transposed = transposed
         self._first = first
+        self._columns = columns
+        self._scale = scale
 
     def extract(self, term: Term) -> Term:
         """The output with every linear read of the state replaced by a `Read`; raises Refusal where the state enters otherwise."""
@@ -53,6 +59,10 @@ class Reads:
         """(prefix) S^T query, or S query, as prefix * read, in column orientation."""
         if p.state is None:
             return self._free(p)
+        if p.state.name == self._scale:
+            return self._scaled(p, p.state)
+        if p.state.name in self._columns:
+            return self._number(p)
         at = next(i for i, f in enumerate(p.chain) if isinstance(f, StateFactor))
         factor, before, after = p.chain[at], p.chain[:at], p.chain[at + 1 :]
         assert isinstance(factor, StateFactor)
@@ -60,17 +70,48 @@ class Reads:
             return self._product(flip(p))
         if len(after) != 1 or not isinstance(after[0], Column):
             raise Refusal("an output reads the state otherwise than through a product with a vector", p.span)
-        query = times(scalar_term(p.coefficient, p.scalars), after[0].term)
-        return self._prefixed(before, self._read(query, factor), p)
+        scalar, query = scalar_term(p.coefficient, p.scalars), after[0].term
+        axis = factor.state.shape[1 if factor.transposed else 0]
+        across = factor.transposed == self._transposed
+        if self._columns and across:
+            raise Refusal(f"an output reads `{self._state}` over its value axis, which `{self._columns[0]}` is one more column of", p.span)
+        if self._columns:  # numbers scale what was read, so that one query reads all columns
+            index = self._index(query, factor.state, across)
+            return times(scalar, self._prefixed(before, Read(index, (axis, "1"), span=query.span), p))
+        index = self._index(times(scalar, query), factor.state, across)
+        return self._prefixed(before, Read(index, (axis, "1"), span=query.span), p)
 
-    def _read(self, query: Term, factor: StateFactor) -> Term:
-        slot = self._last if factor.state.micro is None else factor.state.micro
-        before = factor.state.lag == 1 or slot < self._first
-        read = ReadOut(query, int(before), 0 if before else slot, factor.transposed == self._transposed)
+    def _index(self, query: Term, state: State, across: bool) -> int:
+        slot = self._last if state.micro is None else state.micro
+        before = state.lag == 1 or slot < self._first
+        if self._scale and (before or across):
+            raise Refusal("with `stabilize log` an output reads the states at t, over their key axis", query.span)
+        read = ReadOut(query, int(before), 0 if before else slot, across)
         if read not in self.found:
             self.found.append(read)
-        axis = factor.state.shape[1 if factor.transposed else 0]
-        return Read(self.found.index(read), (axis, "1"), query.span)
+        return self.found.index(read)
+
+    def _number(self, p: Product) -> Term:
+        """What a query reads of a vector state, as a number: z^T q, also as q^T z, times a vector or not."""
+        at = next(i for i, f in enumerate(p.chain) if isinstance(f, StateFactor))
+        factor, before, after = p.chain[at], p.chain[:at], p.chain[at + 1 :]
+        assert isinstance(factor, StateFactor)
+        name = factor.state.name
+        match (before, after) if factor.transposed else (before[:-1], before[-1:] + after):
+            case ((), (Column(query) | Row(query),)):
+                vector: Term = Constant(1.0)
+            case ((Column(vector),), (Column(query) | Row(query),)):
+                pass
+            case _:
+                raise Refusal(f"an output reads `{name}` otherwise than through its product with a vector", p.span)
+        read = Read(self._index(query, factor.state, False), SCALAR, name, query.span)
+        return times(times(scalar_term(p.coefficient, p.scalars), read), vector)
+
+    def _scaled(self, p: Product, state: State) -> Term:
+        """The running maximum itself."""
+        if state.lag or len(p.chain) > 1:
+            raise Refusal(f"an output reads `{state.name}` otherwise than as the number {state.name}[t]", p.span)
+        return times(scalar_term(p.coefficient, p.scalars), Read(0, SCALAR, state.name, p.span))
 
     @staticmethod
     def _prefixed(before: tuple[object, ...], read: Term, p: Product) -> Term:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from recgen.analysis.algebra import Column, Dense, Product, Refusal, Row, plus, quotient, scalar_term, times
@@ -22,16 +23,22 @@ class Link:
 
 
 def streams_of(
-    links: list[Link], constants: list[Product], decay: Multiplier, slot: int, after: bool
+    links: list[Link],
+    constants: list[Product],
+    decay: Multiplier,
+    slot: int,
+    after: bool,
+    split: Callable[[Product], tuple[Term, Term]] | None = None,
 ) -> tuple[tuple[Stream, ...], list[str]]:
     """One stream for every write direction: corrections and plain writes along the same direction are merged.
 
-    `decay`: of this micro-step; `after`: whether the state has decayed in an earlier one.
+    `decay`: of this micro-step; `after`: whether the state has decayed in an earlier one; `split` takes a write apart into its direction
+    and what is written along it, a column times a row if None.
     """
     directions: list[Term] = []
     plain: dict[Term, Term] = {}
     for p in constants:
-        write, value = _outer_product(p)
+        write, value = (split or _outer_product)(p)
         if write not in directions:
             directions.append(write)
         plain[write] = plus(plain[write], value) if write in plain else value

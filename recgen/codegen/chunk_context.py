@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recgen.analysis.normal_form import NormalForm
+from recgen.codegen.joined_states import apart_lines, columns_of_state, joined_lines, state_shape
 from recgen.codegen.torch_printer import ChunkPrinter, Line, Links, stretches
 from recgen.derive.chunk_ir import (
     ChunkForm,
@@ -32,6 +33,15 @@ class ChunkContext:
     """Printed steps and the structure that selects helpers."""
 
     decays: bool
+    columns: int
+    stabilized: bool
+    scale: str
+    state: str
+    columns_of_state: str
+    plural: str
+    joined: tuple[str, ...]
+    joined_layout: str
+    apart: tuple[str, ...]
     signed: bool
     bounded: bool
     exclusive: bool
@@ -79,17 +89,26 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
     reread = (*needed(chunk.prepare, used_names(again)), *again)
     every = (*chunk.prepare, *chunk.scan, *finish, *adjoint)
     found = [n for s in every for n in nodes(s.value)]
-    flat = ChunkPrinter(chunk.decay)
+    flat = ChunkPrinter(chunk.decay, stabilized=chunk.stabilized)
     forward_scan = _Scan(chunk, chunk.scan, forward_prepare, finish, "S")
     prepared = (*backward_prepare, *chunk.adjoint_prepare)
     backward_scan = _Scan(chunk, chunk.adjoint_scan, prepared, chunk.adjoint_finish, "dS")
     like = operands.operands[0].name
     return ChunkContext(
         decays=chunk.decay != "none",
+        columns=chunk.columns,
+        stabilized=chunk.stabilized,
+        scale="" if form.stabilizer is None else str(form.recurrence.states.index(form.stabilizer.state)),
+        state=state_shape(chunk),
+        columns_of_state=columns_of_state(chunk),
+        plural="s" if len(form.recurrence.states) > 1 else "",
+        joined=joined_lines(form) if len(form.recurrence.states) > 1 else (),
+        joined_layout=state_shape(chunk).replace("sizes.keys", "K").replace("sizes.values", "V"),
+        apart=apart_lines(form),
         signed=form.decay.signed is not None,
         bounded=form.decay.bounded,
         exclusive=_has(found, lambda n: isinstance(n, Gamma | Links) and n.exclusive) or "from_start_before" in stretches(every),
-        gamma=_has(found, lambda n: isinstance(n, Gamma)),
+        gamma=not chunk.stabilized and _has(found, lambda n: isinstance(n, Gamma)),
         inverse=_has(found, lambda n: isinstance(n, Inverse)),
         block_inverse=_has(found, lambda n: isinstance(n, Inverse) and len(n.blocks) > 1),
         blocks=_has(found, lambda n: isinstance(n, Links)),
@@ -105,19 +124,19 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
         reads=", ".join(chunk.reads),
         read_count=len(chunk.reads),
         gradients=", ".join(name for _, name in chunk.gradients),
-        forward_decays=decay_lines((*forward_prepare, *chunk.scan, *finish), form.decay.signed is not None),
+        forward_decays=decay_lines(chunk, (*forward_prepare, *chunk.scan, *finish), form.decay.signed is not None),
         forward_memory=forward_scan.memory(like),
         prepare=tuple(flat.line(s) for s in forward_prepare),
         scan=forward_scan.lines("states[i + 1]"),
         finish=tuple(flat.line(s) for s in finish),
-        backward_decays=decay_lines((*backward_prepare, *adjoint), form.decay.signed is not None),
+        backward_decays=decay_lines(chunk, (*backward_prepare, *adjoint), form.decay.signed is not None),
         backward_memory=backward_scan.memory(like),
         backward_prepare=tuple(flat.line(s) for s in backward_prepare),
         adjoint_prepare=tuple(flat.line(s) for s in chunk.adjoint_prepare),
         adjoint_scan=backward_scan.lines("gradients[i]"),
         adjoint_finish=tuple(flat.line(s) for s in chunk.adjoint_finish),
         rereads=rereads,
-        reread_decays=decay_lines(reread, form.decay.signed is not None),
+        reread_decays=decay_lines(chunk, reread, form.decay.signed is not None),
         reread=tuple(flat.line(s) for s in reread),
         token=_token(form, operands),
     )
@@ -128,9 +147,12 @@ def _has(found: list[Node], wanted: object) -> bool:
     return any(wanted(n) for n in found)
 
 
-def decay_lines(steps: tuple[Step, ...], signed: bool) -> tuple[str, ...]:
+def decay_lines(chunk: ChunkForm, steps: tuple[Step, ...], signed: bool) -> tuple[str, ...]:
     """The cumulated decays that the steps use."""
     used = stretches(steps)
+    if chunk.stabilized:
+        names = sorted(used)
+        return ("scaled = _scaled(log_decay, log_weight, scales)", *(f"{name} = scaled.{name}" for name in names))
     uses_sums = bool(used) or any(isinstance(n, Gamma | Links) for s in steps for n in nodes(s.value))
     lines = [f"cumulated = _cumulate(log_decay{', sign' * signed})"] if uses_sums else []
     if "before" in used or "from_start_before" in used:
@@ -202,12 +224,20 @@ class _Scan:
 def _token(form: NormalForm, operands: OperandSet) -> tuple[Line, ...]:
     """The recurrent form of one token, operands as rows."""
     lines = []
+    for s in operands.streams:
+        if s.columns and s.value:
+            beside = ", ".join((s.value, *(c or f"torch.zeros_like({s.value}[..., :1])" for c in s.columns)))
+            lines.append(Line("what is written, with the further columns", f"written{s.tag} = torch.cat(({beside}), -1)"))
     before = [read for read in operands.reads if read.lag == 1]
     lines += [Line(f"reads before the write: {_read_text(read)}", _read_line(read, "S")) for read in before]
     decayed = "S"
     if form.decay.kind != "none":
         sign = " * sign.mT" if form.decay.signed is not None else ""
-        lines.append(Line("the state forgets", f"D = S * torch.exp(log_decay).mT{sign}"))
+        decay = f"torch.exp(log_decay).mT{sign}"
+        if operands.stabilized:
+            lines.append(Line("the running maximum", "maximum = torch.maximum(log_decay + scale, log_weight)"))
+            decay = "torch.exp((scale - maximum) + log_decay)"
+        lines.append(Line("the state forgets", f"D = S * {decay}"))
         decayed = "D"
     slots = sorted({s.slot for s in operands.streams})
     early = [r for r in operands.reads if r.lag == 0 and r.slot < slots[0]]
@@ -215,7 +245,7 @@ def _token(form: NormalForm, operands: OperandSet) -> tuple[Line, ...]:
     for slot, following in zip(slots, [*slots[1:], None], strict=True):
         streams = tuple(s for s in operands.streams if s.slot == slot)
         lines += _resolved(streams, decayed, "S" if slot == slots[0] else decayed)
-        writes = [f"{s.write}.mT * {f'E{s.tag}' if s.correct else s.value}" for s in streams]
+        writes = [f"{s.write}.mT * {f'E{s.tag}' if s.correct else _weighted(s, operands.stabilized)}" for s in streams]
         after = "S" if following is None else "D"
         meaning = "the new state: decay, then write w E^T" if len(slots) == 1 else "the state after a micro-step"
         lines.append(Line(meaning, f"{after} = {decayed} + {' + '.join(writes)}"))
@@ -232,7 +262,9 @@ def _resolved(streams: tuple[StreamNames, ...], decayed: str, before: str) -> li
         if s.correct:
             found = f"({s.correct} @ {decayed if s.decayed else before})"
             answer = f"{s.strength} * {found}" if s.strength else found
-            lines.append(Line("what is written: X + c S^T a", f"E{s.tag} = {s.value} + {answer}" if s.value else f"E{s.tag} = {answer}"))
+            lines.append(
+                Line("what is written: X + c S^T a", f"E{s.tag} = {_written(s)} + {answer}" if s.value else f"E{s.tag} = {answer}")
+            )
     return lines
 
 
@@ -243,3 +275,13 @@ def _read_text(read: ReadNames) -> str:
 def _read_line(read: ReadNames, state: str) -> str:
     """A read of a state [K, V] by a row."""
     return f"read{read.tag} = {read.query} @ {state}{'.mT' * read.across}"
+
+
+def _written(s: StreamNames) -> str:
+    """The values of a stream, with the further columns beside them."""
+    return f"written{s.tag}" if s.columns else s.value
+
+
+def _weighted(s: StreamNames, stabilized: bool) -> str:
+    """What a plain stream writes, scaled by its weight."""
+    return f"({_written(s)} * torch.exp(log_weight - maximum))" if stabilized else _written(s)

@@ -42,6 +42,17 @@ class Rows:
         scales = [f"{self.scale}[:, None]"] * bool(self.scale) + [self.factor] * bool(self.factor)
         return " * ".join((product, *scales))
 
+    def times_column(self, column: str) -> str:
+        """rows @ a further column of the state, [C]; exact, without a product of tiles."""
+        scales = [self.scale] * bool(self.scale) + [self.factor] * bool(self.factor)
+        return " * ".join((f"tl.sum({self.tile} * {column}[None, :], 1)", *scales))
+
+    def outer_column(self, numbers: str) -> str:
+        """rows^T @ numbers per token, [K]."""
+        weighted = " * ".join((numbers, *[self.scale] * bool(self.scale)))
+        product = f"tl.sum({self.tile} * ({weighted})[:, None], 0)"
+        return f"{product} * {self.factor}" if self.factor else product
+
     def outer(self, values: str) -> str:
         """rows^T @ values, [K, V]."""
         factor = f" * {self.factor}" if self.factor else ""
@@ -126,6 +137,10 @@ class ChunkDecay:
         """Decays between the chunk's tokens, as [C, C] matrices."""
         return ()
 
+    def scales(self) -> Lines:
+        """The running maximum after a chunk; nothing without one."""
+        return ()
+
     def keep(self) -> Lines:
         """Makes and stores the kept tiles."""
         return ()
@@ -149,6 +164,10 @@ class ChunkDecay:
     def through(self, state: str) -> Lines:
         """The state carried through the chunk."""
         return ()
+
+    def through_column(self, column: str) -> Lines:
+        """A further column of the state carried through the chunk."""
+        return (f"{column} = {column} * b_through",) if self.gated else ()
 
     def masked(self, text: str, score: Score) -> str:
         """A [C, C] matrix times the decay between its tokens, 0 where it is not causal."""

@@ -8,6 +8,7 @@ from recgen.codegen.chunk_decay import DOT, Boundary, Score
 from recgen.codegen.chunk_kernels import ChunkKernels
 from recgen.codegen.tile_printer import tile_mask
 from recgen.codegen.triton_arguments import KernelArgument
+from recgen.codegen.triton_printer import INDENT
 from recgen.derive.gradient import differentiate
 from recgen.derive.operands import ReadNames
 from recgen.derive.program import Program, Value, assigned, mentioned, needed
@@ -86,7 +87,53 @@ class GradientPrinter:
         lines += [f"b_dw{s.tag} = tl.zeros((BC, BK), ACC)" for s in self.operands.streams]
         lines += [f"b_da{s.tag} = tl.zeros((BC, BK), ACC)" for s in k.feedback]
         lines += [f"b_D_{score.tag} = tl.zeros((BC, BC), ACC)" for score in self._scores]
-        return (*lines, *k.decay.passed()[:1])
+        lines += ["b_dl = tl.zeros((BC,), ACC)"] * self.operands.stabilized
+        return (*lines, *k.decay.passed()[:1], *self._columns_before())
+
+    def _columns_before(self) -> tuple[str, ...]:
+        """Further columns: their states and gradients at the chunk's borders, and what was written and read."""
+        k = self.k
+        if not k.columns:
+            return ()
+        lines = [*k.operand_lines(tuple(c for s in self.operands.streams for c in s.columns)), *k.matrices(turned=False)]
+        lines += [f"b_h_{c} = tl.load(w_states_{c} + o_k, mask=m_k, other=0.0).to(ACC)" for c in k.columns]
+        lines += [*k.resolve_column_lines("b_h"), *(k.read_column_lines("b_h") if self._again else ())]
+        loop = []
+        for n, c in enumerate(k.columns):
+            lines.append(f"b_dh_{c} = tl.zeros((BK,), ACC)")
+            loop.append(f"b_dh_{c} += tl.load(w_dstates_{c} + i_part * K + o_k, mask=m_k, other=0.0)")
+            for i, s in enumerate(self.operands.streams):
+                if k.column_write(s, n):
+                    lines.append(f"b_dE{s.tag}_{c} = tl.zeros((BC,), ACC)")
+                    row = f"w_dwrites_{c} + {k.column_row(i)} * PARTS + i_part"
+                    loop.append(f"b_dE{s.tag}_{c} += tl.load({row}, mask=m_t, other=0.0)")
+        return (*lines, "for i_part in range(PARTS):  # each value block of the reverse scan knows a part", *(INDENT + x for x in loop))
+
+    def _columns_block(self) -> tuple[str, ...]:
+        """What came to the reads of further columns through one value block."""
+        k = self.k
+        lines = []
+        for n, c in enumerate(k.columns):
+            for r in self.operands.reads:
+                lines.append(f"b_dq{r.tag} += b_d_read{r.tag}_{c}[:, None] * b_h_{c}[None, :]")
+                written = ((s, k.column_write(s, n)) for s in self.operands.streams)
+                lines += [f"b_D_A_qk{r.tag}{s.tag} += b_d_read{r.tag}_{c}[:, None] * {x}[None, :]" for s, x in written if x]
+        return tuple(lines)
+
+    def _columns_after(self) -> tuple[str, ...]:
+        """What further columns add to the sums over value blocks."""
+        k = self.k
+        lines = []
+        for n, c in enumerate(k.columns):
+            written = [(s, k.column_write(s, n)) for s in self.operands.streams if k.column_write(s, n)]
+            lines += [f"b_dw{s.tag} += {x}[:, None] * b_dh_{c}[None, :]" for s, x in written]
+            for s in k.feedback:
+                lines.append(f"b_da{s.tag} += b_dE{s.tag}_{c}[:, None] * b_h_{c}[None, :]")
+                lines += [f"b_D_R{s.tag}{r.tag} += b_dE{s.tag}_{c}[:, None] * {x}[None, :]" for r, x in written]
+            lines += [f"b_passed += b_h_{c} * b_dh_{c}"] * k.decay.gated
+            if self.operands.stabilized:
+                lines += [f"b_dl += {x} * b_dE{s.tag}_{c}" for s, x in written]
+        return tuple(lines)
 
     @property
     def _across_scores(self) -> tuple[Score, ...]:
@@ -127,6 +174,8 @@ class GradientPrinter:
             lines += [*rows, f"b_dE{s.tag} = tl.load(w_dwrites + {address}, mask=m_tv, other=0.0).to(ACC)"]
         for r in self.operands.across:
             lines += self._across_lines(r)
+        if self.operands.stabilized:  # the weight scales everything that is written
+            lines += [f"b_dl += tl.sum({k.write(s)} * b_dE{s.tag}, 1)" for s in self.operands.streams]
         lines += self._value_lines()
         for r in self.operands.ordinary:
             lines.append(f"b_dq{r.tag} += {DOT}(b_d_read{r.tag}, tl.trans(b_h), DT, WIDE)")
@@ -135,7 +184,7 @@ class GradientPrinter:
         for s in k.feedback:
             lines.append(f"b_da{s.tag} += {DOT}(b_dE{s.tag}, tl.trans(b_h), DT, WIDE)")
             lines += [f"b_D_R{s.tag}{r.tag} += {DOT}(b_dE{s.tag}, tl.trans({k.write(r)}), DT, WIDE)" for r in self.operands.streams]
-        return (*lines, *k.decay.passed()[1:])
+        return (*lines, *self._columns_block(), *k.decay.passed()[1:])
 
     def _across_lines(self, r: ReadNames) -> tuple[str, ...]:
         """A read across: the query's gradient, and the sums from which those of the write directions and the gate are made."""
@@ -220,7 +269,7 @@ class GradientPrinter:
         boundaries += [Boundary(s.correct, f"da{s.tag}", s.stretch, s.strength) for s in k.feedback]
         boundaries += [Boundary(s.write, f"dw{s.tag}", "end") for s in self.operands.streams]
         scores = self._scores
-        lines = [*k.operand_lines(k.key_side), *k.decay.cumulate(), *k.decay.gammas()]
+        lines = [*self._columns_after(), *k.operand_lines(k.key_side), *k.decay.cumulate(), *k.decay.gammas()]
         lines += k.matrices(turned=False, names=tuple(s.tag for s in scores)) if k.decay.links_scores else ()
         lines += k.decay.scores(self._across_scores) if k.decay.links_scores else ()
         lines += k.decay.adjoint(scores, tuple(boundaries))
@@ -233,8 +282,12 @@ class GradientPrinter:
                 parts.setdefault(s.strength, []).append(f"tl.sum(b_{s.correct} * b_da{s.tag}, 1)")
         for s in self.operands.streams:
             parts.setdefault(s.write, []).append(f"b_dw{s.tag}")
+            for c, operand in zip(k.columns, s.columns, strict=False):
+                parts.setdefault(operand, []).append(f"b_dE{s.tag}_{c}")
         if k.decay.gated:
             parts.setdefault("log_decay", []).append("b_dg")
+        if self.operands.stabilized:
+            parts["log_weight"] = ["b_dl"]
         program, cotangents = self.key_adjoint
         for role, value in cotangents:
             first, *rest = parts[role]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recgen.analysis.normal_form import NormalForm
+from recgen.codegen.chunk_columns import ColumnText, EdgeLines, columns_of, edge_lines, in_order, scale_index
 from recgen.codegen.chunk_gradients import GradientLines, GradientPrinter
 from recgen.codegen.chunk_kernels import ChunkKernels
 from recgen.codegen.chunk_scans import ReverseLines, ScanLines, prepare_lines, reverse_lines, scan_lines
@@ -23,6 +24,28 @@ class GradientName:
 
 
 @dataclass(frozen=True)
+class ScaleText:
+    """The running maximum: its number among the declared states, the lines that carry it through a chunk, and what the host adds for it.
+
+    All "" without one.
+    """
+
+    index: str
+    lines: tuple[str, ...]
+    memory: str
+    launch: str
+    given: str
+
+
+def _scale_text(form: NormalForm, kernels: ChunkKernels) -> ScaleText:
+    if form.stabilizer is None:
+        return ScaleText("", (), "", "", "")
+    lines = (*kernels.operand_lines(kernels.decay.names), *kernels.decay.scales())
+    memory = ", like.new_empty(plan.slots, sizes.heads, dtype=torch.float32, device=device)"
+    return ScaleText(scale_index(form), lines, memory, "scales, ", ", *scales")
+
+
+@dataclass(frozen=True)
 class ChunkKernelContext:
     """Lines of the four kernels and the host's constants.
 
@@ -35,6 +58,7 @@ class ChunkKernelContext:
     unspecialized: str
     once: tuple[str, ...]
     gammas: bool
+    crossing: bool
     bounded: bool
     signed: bool
     vector: bool
@@ -45,6 +69,18 @@ class ChunkKernelContext:
     matrices: int
     rows: int
     streams: int
+    stabilized: bool
+    wide_writes: bool
+    scale: ScaleText
+    columns: tuple[ColumnText, ...]
+    edges: EdgeLines
+    matrix: str
+    several: bool
+    finals: str
+    saved: str
+    initial_gradients: str
+    initial_columns: str
+    ones: str
     prepare: tuple[str, ...]
     scan: ScanLines
     reverse: ReverseLines
@@ -76,7 +112,8 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPla
         numbers=tuple(f"n_{name}: tl.float64" for name, _ in numbers),
         unspecialized=", ".join(f'"{name}"' for name in (*scalars, *(f"n_{name}" for name, _ in numbers))),
         once=tuple(f"c_{name} = tl.full((), n_{name}, ACC)" for name, _ in numbers),
-        gammas=form.decay.kind == "scalar",
+        crossing=form.decay.kind == "scalar",
+        gammas=form.decay.kind == "scalar" and form.stabilizer is None,
         bounded=form.decay.bounded,
         signed=form.decay.signed is not None,
         vector=kernels.decay.vector,
@@ -87,6 +124,20 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPla
         matrices=len(kernels.stored),
         rows=len(kernels.decay.kept),
         streams=len(operands.streams),
+        stabilized=operands.stabilized,
+        wide_writes=form.feedback or operands.stabilized,
+        scale=_scale_text(form, kernels),
+        columns=columns_of(form),
+        edges=edge_lines(columns_of(form)),
+        saved="states_of[0]" if form.columns else "states",
+        finals=in_order(form, "final_state", "final_{name}", "final_scale"),
+        initial_gradients=in_order(
+            form, "memory.d_initial", "_summed(memory.columns[{number}].d_initial)", f"_no_gradient(initial[{scale_index(form)}])"
+        ),
+        several=len(form.recurrence.states) > 1,
+        initial_columns=", ".join(f"initial[{c.index}]" for c in columns_of(form)) + "," * (len(form.columns) == 1),
+        ones=", ".join("1" for _ in form.columns),
+        matrix=str([s.name for s in form.recurrence.states].index(form.state.name)),
         prepare=prepare,
         scan=scan,
         reverse=reverse,

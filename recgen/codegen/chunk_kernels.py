@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.chunk_decay import DOT, ChunkDecay, Score, times_rows
 from recgen.codegen.scalar_decay import ScalarDecay
+from recgen.codegen.stabilized_decay import StabilizedDecay
 from recgen.codegen.tile_printer import TilePrinter, tile_mask
 from recgen.codegen.triton_arguments import KernelArgument, kernel_arguments, kernel_axes
 from recgen.codegen.triton_printer import Numbers
@@ -21,23 +22,26 @@ from recgen.codegen.vector_decay import VectorDecay
 from recgen.derive.gradient import differentiate
 from recgen.derive.operands import OperandSet, ReadNames, StreamNames
 from recgen.derive.program import Program, Value, assigned, complete, lower, mentioned, needed
-from recgen.lang.terms import SCALAR, Apply, AxisSize, Constant, OptionValue, Read, Term, walk
+from recgen.derive.reads import read_set
+from recgen.lang.terms import SCALAR, Apply, AxisSize, Constant, OptionValue, Term, walk
 
 DECAYS = {"none": ChunkDecay, "scalar": ScalarDecay, "vector": VectorDecay}
 _ALONE = (
     "S dS h dh dg passed through log2 coarse out links gamma gamma_before Gc Gf Hc Hf Lc Lf from_start from_start_before to_end "
-    "turns turned turned_before turned_through near near_before diagonal part crossing crossing_before border"
+    "scale log weights last maximum ends dl turns turned turned_before turned_through near near_before diagonal part crossing "
+    "crossing_before border"
 )
 _PER_READ = "read d_read dq query_in"
 _PER_READ_ACROSS = "across d_across d_start"
 _PER_STREAM = "E Z X dX dE dw da write_end correct_in own"
 
 
-def _internal(operands: OperandSet) -> frozenset[str]:
-    """Names that the kernels use for themselves, without their b_."""
+def _internal(operands: OperandSet, columns: tuple[str, ...]) -> frozenset[str]:
+    """Names that the kernels use for themselves, without their b_; those of further columns have the states' names behind them."""
     reads, streams = [r.tag for r in operands.reads], [s.tag for s in operands.streams]
     names = {name for name, _ in operands.terms} | set(_ALONE.split())
     names |= {f"{x}{t}" for x in _PER_READ.split() for t in reads} | {f"{x}{t}" for x in _PER_STREAM.split() for t in streams}
+    names |= {f"{x}_{c}" for x in names for c in columns}
     pairs = {f"A_qk{r}{t}" for r in reads for t in streams} | {
         f"{x}{s}{t}" for x in ("R", "A_kk", "row", "column") for s in streams for t in streams
     }
@@ -80,7 +84,8 @@ class ChunkKernels:
         self.form = form
         self.operands, factors = _without_factors(operands) if form.decay.kind != "vector" else (operands, {})
         operands = self.operands
-        internal = _internal(operands)
+        self.columns = tuple(c.name for c in form.columns)
+        internal = _internal(operands, self.columns)
         self.arguments: tuple[KernelArgument, ...] = kernel_arguments(form, internal)
         axes = tuple(dict.fromkeys(axis for a in form.recurrence.arguments for axis in a.axes))
         self.numbers = Numbers(axes)
@@ -89,14 +94,15 @@ class ChunkKernels:
         self.reserved = internal | {a.value.name for a in self.arguments}
         inputs = tuple((a.term, a.value) for a in self.arguments)
         self.program = complete(lower(operands.terms, inputs, names, self.reserved), operands.terms)
-        self.reads = tuple(Value(f"read{r.tag}", axis, False, True) for r, axis in zip(operands.reads, form.read_axes, strict=True))
-        reads = tuple((Read(i, (v.axis, "1")), v) for i, v in enumerate(self.reads))
+        self.read_set = read_set(form, operands, "read")
+        self.reads = self.read_set.differentiable
         outputs = tuple((o.name, o.value) for o in form.outputs)
         taken = self.reserved | assigned(self.program.statements)
-        self.readout = complete(lower(outputs, (*inputs, *reads), names, taken), outputs)
+        self.readout = complete(lower(outputs, (*inputs, *self.read_set.inputs), names, taken), outputs)
         self.sizes = {o.name: o.size for o in operands.operands}
         self.factors = {name: self.printer.operand(self.program.result(factor)) for name, factor in factors.items()}
-        self.decay = DECAYS[form.decay.kind](form.decay, operands, self.factors)
+        kind = StabilizedDecay if operands.stabilized else DECAYS[form.decay.kind]
+        self.decay = kind(form.decay, operands, self.factors)
 
     # ------------------------------------------------------------- arguments
 
@@ -267,6 +273,39 @@ class ChunkKernels:
         lines += [f"b_D_{s.tag} = {w}" for s, w in zip(scores, weights, strict=True)]
         return (*lines, *self.decay.products(scores))
 
+    # --------------------------------------------------------- further columns
+
+    def column_write(self, s: StreamNames, i: int) -> str:
+        """What a stream writes into a further column, [C]; "" for nothing."""
+        if s.correct:
+            return f"b_E{s.tag}_{self.columns[i]}"
+        return f"b_{s.columns[i]}" if s.columns[i] else ""
+
+    def resolve_column_lines(self, state: str) -> tuple[str, ...]:
+        """As `resolve_lines`, of every further column; their states are named `state`, an underline, and theirs."""
+        lines = []
+        for i, c in enumerate(self.columns):
+            for s in self.feedback:
+                found = self.decay.correct(s).times_column(f"{state}_{c}")
+                parts = [found, *(f"tl.sum(b_R{s.tag}{p.tag} * b_{p.columns[i]}[None, :], 1)" for p in self.plain if p.columns[i])]
+                value = f"b_{s.columns[i]} + " if s.columns[i] else ""
+                strength = f"b_{s.strength} * " if s.strength else ""
+                lines.append(f"b_X{s.tag}_{c} = {value}{strength}({' + '.join(parts)})")
+            for s in self.feedback:
+                solved = (f"tl.sum(b_A_kk{s.tag}{r.tag} * b_X{r.tag}_{c}[None, :], 1)" for r in self.feedback)
+                lines.append(f"b_E{s.tag}_{c} = {' + '.join(solved)}")
+        return tuple(lines)
+
+    def read_column_lines(self, state: str) -> tuple[str, ...]:
+        """As `read_lines`, of every further column."""
+        lines = []
+        for i, c in enumerate(self.columns):
+            for r in self.operands.reads:
+                written = ((s, self.column_write(s, i)) for s in self.operands.streams)
+                taken = (f"tl.sum(b_A_qk{r.tag}{s.tag} * {x}[None, :], 1)" for s, x in written if x)
+                lines.append(f"b_read{r.tag}_{c} = {' + '.join((self.decay.query(r).times_column(f'{state}_{c}'), *taken))}")
+        return tuple(lines)
+
     # --------------------------------------------------------------- read-out
 
     def store_output_lines(self) -> tuple[str, ...]:
@@ -300,7 +339,7 @@ class ChunkKernels:
         found, lines = dict(program.results), []
         for value in self.reads:
             operand = found.get(value.name)
-            empty = f"tl.zeros((BC, {self.printer.axes[value.axis].block}), ACC)"
+            empty = f"tl.zeros((BC, {self.printer.axes[value.axis].block}), ACC)" if value.axis else "tl.zeros((BC,), ACC)"
             lines.append(f"b_d_{value.name} = {empty if operand is None else self.printer.operand_tile(operand, value.axis)}")
         return tuple(lines)
 
@@ -332,3 +371,8 @@ class ChunkKernels:
         rows = f"o_row_{i + 1}" if i else "o_row"
         line = f"{rows} = {i} * total.to(tl.int64) * HV + o_row"
         return (line,) * bool(i), f"{rows}[:, None] * V + o_v[None, :]"
+
+    @staticmethod
+    def column_row(i: int) -> str:
+        """The row of a token among the gradients of the numbers that stream i writes."""
+        return f"({i} * total.to(tl.int64) * HV + o_row)" if i else "o_row"

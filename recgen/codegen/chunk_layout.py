@@ -28,13 +28,15 @@ def in_chunks(program: Program, sizes: dict[str, str], like: str) -> Laid:
         if isinstance(result, Literal):
             width = 1 if sizes[name] == "1" else f"sizes.{'keys' if sizes[name] == 'K' else 'values'}"
             full = f"{like}.new_full((*sizes.lead, sizes.heads, {width}), {operand_text(result)})"
-            texts.append(f"_to_chunks({full}, sizes, chunk)")
+            fill = ", -math.inf" if name == "log_weight" else ""
+            texts.append(f"_to_chunks({full}, sizes, chunk{fill})")
         elif product is not None:
             vector, factor, spread = product
             texts.append(f"_product_to_chunks({_shared(vector, spread)}, {_shared(factor, spread)}, sizes, chunk)")
             wanted |= {x.name for x in (vector, factor) if isinstance(x, Value)}
         else:
-            texts.append(f"_to_chunks({result.name}{'.unsqueeze(-1)' if sizes[name] == '1' else ''}, sizes, chunk)")
+            fill = ", -math.inf" if name == "log_weight" else ""  # tokens beyond the last write nothing
+            texts.append(f"_to_chunks({result.name}{'.unsqueeze(-1)' if sizes[name] == '1' else ''}, sizes, chunk{fill})")
             wanted.add(result.name)
     return Laid(needed(program.statements, wanted), tuple(texts))
 

@@ -67,10 +67,19 @@ class ScanLines:
 def scan_lines(k: ChunkKernels) -> ScanLines:
     """The scan's lines."""
     values = tuple(s.value for s in k.operands.streams if s.value)
-    reads = (*k.read_lines("b_S"), *k.loads(k.readout, tuple(o.name for o in k.form.outputs)), *k.store_output_lines())
-    carry = (*k.decay.through("b_S"), *(f"b_S += {k.decay.write(s).outer(k.write(s))}" for s in k.operands.streams))
+    reads = (
+        *k.read_lines("b_S"),
+        *k.read_column_lines("b_S"),
+        *k.loads(k.readout, tuple(o.name for o in k.form.outputs)),
+        *k.store_output_lines(),
+    )
+    carry = [*k.decay.through("b_S"), *(f"b_S += {k.decay.write(s).outer(k.write(s))}" for s in k.operands.streams)]
+    for i, c in enumerate(k.columns):
+        carry += k.decay.through_column(f"b_S_{c}")
+        written = ((s, k.column_write(s, i)) for s in k.operands.streams)
+        carry += [f"b_S_{c} += {k.decay.write(s).outer_column(x)}" for s, x in written if x]
     resolve = (*k.scan_operands(), *_none_in_identity(k, values), *k.matrices(turned=False), *k.resolve_lines("b_S"))
-    return ScanLines(resolve, reads, carry)
+    return ScanLines((*resolve, *k.resolve_column_lines("b_S")), reads, tuple(carry))
 
 
 def _none_in_identity(k: ChunkKernels, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -97,7 +106,9 @@ def reverse_lines(k: ChunkKernels) -> ReverseLines:
     cotangents = list(k.scan_operands())
     if k.rereads:
         cotangents.append("b_h = tl.load(w_states + o_s, mask=m_s, other=0.0).to(ACC)")
-    again = (*k.matrices(turned=False), *k.resolve_lines("b_h"), *k.read_lines("b_h"))
+        cotangents += [f"b_h_{c} = tl.load(w_states_{c} + o_k, mask=m_k, other=0.0).to(ACC)" for c in k.columns]
+    again = (*k.matrices(turned=False), *k.resolve_lines("b_h"), *k.resolve_column_lines("b_h"))
+    again = (*again, *k.read_lines("b_h"), *k.read_column_lines("b_h"))
     cotangents += [*k.cotangent_lines(again), *_none_in_identity(k, tuple(f"d_read{r.tag}" for r in k.operands.reads))]
     lines = list(k.matrices(turned=True))
     for s in k.operands.streams:
@@ -117,12 +128,36 @@ def reverse_lines(k: ChunkKernels) -> ReverseLines:
         lines += [f"b_d_start{r.tag} = b_d_read{r.tag}", *k.decay.decayed(f"b_d_start{r.tag}", r.stretch)]
         lines.append(f"b_dS += {DOT}(tl.trans(b_d_start{r.tag}), b_{r.query}, DT, WIDE)")
     lines += [f"b_dS += {k.decay.correct(s).outer(_into_found(k, s))}" for s in k.feedback]
+    for i in range(len(k.columns)):
+        lines += _reverse_column(k, i)
     writes = []
     for i, s in enumerate(k.operands.streams):
         gradient = f"b_dX{s.tag}" if s.correct else f"b_Z{s.tag}"
         rows, address = k.write_address(i)
         writes += [*rows, f"tl.store(w_dwrites + {address}, {gradient}.to(w_dwrites.dtype.element_ty), mask=m_tv)"]
+        for n, c in enumerate(k.columns):
+            if k.column_write(s, n):
+                writes.append(f"tl.store(w_dwrites_{c} + {k.column_row(i)} * NV + i_v, {gradient}_{c}, mask=m_t)")
     return ReverseLines(tuple(cotangents), tuple(lines), tuple(writes))
+
+
+def _reverse_column(k: ChunkKernels, i: int) -> tuple[str, ...]:
+    """As the matrix's lines, for a further column; of its gradient what came through this value block."""
+    c = k.columns[i]
+    lines = []
+    for s in k.operands.streams:
+        if k.column_write(s, i):
+            taken = (f"tl.sum(b_A_qk{r.tag}{s.tag} * b_d_read{r.tag}_{c}[None, :], 1)" for r in k.operands.reads)
+            lines.append(f"b_Z{s.tag}_{c} = {' + '.join((k.decay.write(s).times_column(f'b_dS_{c}'), *taken))}")
+    for s in k.feedback:
+        solved = (f"tl.sum(b_A_kk{r.tag}{s.tag} * b_Z{r.tag}_{c}[None, :], 1)" for r in k.feedback)
+        lines.append(f"b_dX{s.tag}_{c} = {' + '.join(solved)}")
+    into = {s.tag: f"(b_{s.strength} * b_dX{s.tag}_{c})" if s.strength else f"b_dX{s.tag}_{c}" for s in k.feedback}
+    for s in k.feedback:
+        lines += [f"b_Z{p.tag}_{c} += tl.sum(b_R{s.tag}{p.tag} * {into[s.tag]}[None, :], 1)" for p in k.plain if p.columns[i]]
+    lines += k.decay.through_column(f"b_dS_{c}")
+    lines += [f"b_dS_{c} += {k.decay.query(r).outer_column(f'b_d_read{r.tag}_{c}')}" for r in k.operands.reads]
+    return (*lines, *(f"b_dS_{c} += {k.decay.correct(s).outer_column(into[s.tag])}" for s in k.feedback))
 
 
 def _into_found(k: ChunkKernels, s: StreamNames) -> str:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.chunk_layout import in_chunks
-from recgen.codegen.torch_printer import operand_text, operations, program_lines
+from recgen.codegen.torch_printer import column_slice, operand_text, operations, program_lines
 from recgen.derive.gradient import differentiate
 from recgen.derive.operands import OperandSet
 from recgen.derive.program import Branch, Program, Statement, Value, complete, lower, mentioned
+from recgen.derive.reads import ReadSet, ReadValues, read_set
 from recgen.lang.recurrence import ArgumentInfo, Recurrence
-from recgen.lang.terms import Argument, AxisSize, Read, Term, walk
+from recgen.lang.terms import Argument, AxisSize, Term, walk
 
 RESERVED = frozenset({"torch", "F", "math", "sizes", "before", "after"})
 
@@ -63,27 +64,56 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
     printed = in_chunks(program, sizes, always_there(recurrence))
     differentiable = Program(program.inputs, program.statements, tuple(r for r in program.results if r[0] != "sign"))
     backward, cotangents = differentiate(differentiable, arguments, reserved)
-    read_tags = [f"read{r.tag}" for r in operands.reads]
-    read_values = tuple(Value(name, axis, False, True) for name, axis in zip(read_tags, form.read_axes, strict=True))
-    read_inputs = tuple((Read(i, (v.axis, "1")), v) for i, v in enumerate(read_values))
+    reads = read_set(form, operands, "read")
     outputs = tuple((o.name, o.value) for o in form.outputs)
-    readout = complete(lower(outputs, (*inputs, *read_inputs), names, reserved), outputs)
-    readout_backward, output_cotangents = differentiate(readout, (*read_values, *arguments), reserved)
+    readout = complete(lower(outputs, (*inputs, *reads.inputs), names, reserved), outputs)
+    readout_backward, output_cotangents = differentiate(readout, (*reads.differentiable, *arguments), reserved)
+    taken = {v.name for _, v in reads.inputs}
     return Expressions(
         operands=(*axis_lines(recurrence, [t for _, t in operands.terms]), *program_lines(printed.statements, always_there(recurrence))),
         operand_results=printed.results,
         operands_gradient=(*_squeezed(cotangents, sizes), *_body(backward, form, operands.terms)),
         operand_cotangents=_parameters(cotangents, [name for name, _ in operands.terms if name != "sign"]),
         operand_gradients=_results(backward, arguments),
-        readout=_body(readout, form, outputs),
-        read_names=tuple(read_tags),
+        readout=(*_columns_apart(reads), *_body(readout, form, outputs)),
+        read_names=(*(r.values.name for r in reads.reads), *((reads.maximum.name,) if reads.maximum else ())),
         readout_results=tuple(operand_text(readout.result(name)) for name, _ in outputs),
-        readout_gradient=_body(readout_backward, form, outputs),
+        readout_gradient=(
+            *(_columns_apart(reads) if mentioned(readout_backward.statements) & taken else ()),
+            *_body(readout_backward, form, outputs),
+        ),
         output_cotangents=_parameters(output_cotangents, [name for name, _ in outputs]),
-        readout_gradients=(*_read_gradients(readout_backward, read_values, form), *_results(readout_backward, arguments)),
-        rereads=not mentioned(readout_backward.statements).isdisjoint(read_tags),
+        readout_gradients=(
+            *(_columns_together(r, readout_backward, form) for r in reads.reads),
+            *_results(readout_backward, arguments),
+        ),
+        rereads=not mentioned(readout_backward.statements).isdisjoint(taken),
         operations=frozenset().union(*(operations(p.statements) for p in (program, backward, readout, readout_backward))),
     )
+
+
+def _columns_apart(reads: ReadSet) -> tuple[str, ...]:
+    """What was read, with further columns behind the values, as a vector and numbers; the running maximum without its last axis."""
+    lines = []
+    for r in reads.reads:
+        count = len(r.columns)
+        if count:
+            name = r.values.name
+            numbers = (f"{name}[..., {i - count}]" for i in range(count))
+            targets = ", ".join((name, *(c.name for c in r.columns)))
+            lines.append(f"{targets} = {', '.join((f'{name}[..., {column_slice(None, count)}]', *numbers))}")
+    return (*lines, *((f"{reads.maximum.name} = {reads.maximum.name}.squeeze(-1)",) if reads.maximum else ()))
+
+
+def _columns_together(read: ReadValues, backward: Program, form: NormalForm) -> str:
+    """The gradient of a read, with that of the further columns behind the values; zeros where nothing depends on a part."""
+    (values,), columns = _read_gradients(backward, (read.values,), form), _results(backward, read.columns)
+    if not columns:
+        return values
+    like = next((c for c in columns if c != "None"), f"{values}[..., 0]")
+    first = f"{like}.new_zeros(*{like}.shape, sizes.values)" if values == "None" else values
+    numbers = (f"{f'torch.zeros_like({like})' if c == 'None' else c}.unsqueeze(-1)" for c in columns)
+    return f"torch.cat(({', '.join((first, *numbers))}), -1)"
 
 
 def _parameters(cotangents: tuple[tuple[str, Value], ...], roles: list[str]) -> tuple[str, ...]:

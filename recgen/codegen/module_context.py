@@ -61,7 +61,6 @@ class ModuleContext:
     several_states: bool
     matrix_states: bool
     state_type: str
-    states_given_back: str
     v_first: str
     key_axis: str
     value_axis: str
@@ -100,7 +99,7 @@ class DeclaredState:
 def states_of(form: Form) -> tuple[DeclaredState, ...]:
     """The states of a form, in declaration order."""
     if isinstance(form, NormalForm):
-        return (DeclaredState(form.state.name, form.state.axes, form.transposed),)
+        return tuple(DeclaredState(s.name, s.axes, form.transposed and s == form.state) for s in form.recurrence.states)
     return tuple(DeclaredState(s.name, s.axes, s.turned) for s in form.states)
 
 
@@ -181,7 +180,6 @@ def build_module_context(form: Form, header: tuple[str, ...], digest: str, opera
         several_states=len(states) > 1,
         matrix_states=matrices,
         state_type=_state_type(states),
-        states_given_back="found[0]" if len(states) == 1 else "found",
         v_first="state_v_first" if matrices else "None",
         key_axis=form.key_axis if isinstance(form, NormalForm) else "",
         value_axis=form.value_axis if isinstance(form, NormalForm) else "",
@@ -190,11 +188,12 @@ def build_module_context(form: Form, header: tuple[str, ...], digest: str, opera
         number_defaults=tuple(_default(o, r) for o in numbers),
         expression_parameters=_expression_parameters(r, numbers, flags),
         operand_list=operand_list,
-        forward_schema=(f"({tensors}, ", f"{options}", f"{initial}, Tensor? cu_seqlens, int chunk, bool save) -> ({returned})"),
+        forward_schema=(f"({tensors}, ", f"{options}", f"{initial}, ", f"Tensor? cu_seqlens, int chunk, bool save) -> ({returned})"),
         backward_schema=(
             f"({tensors}, ",
             f"{options}",
-            f"{initial}, Tensor? cu_seqlens, int chunk, Tensor states, {gradients})",
+            f"{initial}, Tensor? cu_seqlens, int chunk, Tensor states, ",
+            f"{gradients})",
             f" -> ({', '.join(['Tensor'] * (len(r.arguments) + len(states)))})",
         ),
         step_schema=(f"({tensors}, ", f"{options}", f"{mutated}, Tensor? state_indices) -> ({', '.join(['Tensor'] * outputs)})"),
@@ -341,8 +340,7 @@ def _docs(form: Form, lead: tuple[str, ...], tokens: int = 0) -> str:
         *[_chunk_line(form, tokens)] * (tokens > 0),
         "",
         "Returns:",
-        f"    {_output_text(form, lead)}, and the final {f'state {state}' if one else f'states: {state}'}"
-        " in float32 (float64 for float64 inputs), or None.",
+        *_returned_lines(f"{_output_text(form, lead)}, and the final {f'state {state}' if one else f'states: {state}'}", one),
     ]
     lines += ["", "Raises:", "    ValueError, TypeError: an argument is wrong; the message names it, what it should be and what it is."]
     return "\n".join(f"    {line}".rstrip() for line in ["", *lines])
@@ -353,6 +351,12 @@ def _chunk_line(form: Form, tokens: int) -> str:
         fewer = f", here {tokens} at most" * (tokens < MOST_TOKENS)
         return f"    chunk_size: tokens per chunk: 16, 32 or 64{fewer}; kernels may take fewer, as far as their tiles fit."
     return "    chunk_size: tokens whose states PyTorch holds at once: 16, 32 or 64; kernels take one token after another."
+
+
+def _returned_lines(text: str, one: bool) -> list[str]:
+    """What a form returns; a list of states fills a line."""
+    precision = "in float32 (float64 for float64 inputs), or None."
+    return [f"    {text} {precision}"] if one else [f"    {text},", f"    {precision}"]
 
 
 def _step_docs(form: Form) -> str:

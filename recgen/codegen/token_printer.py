@@ -133,11 +133,15 @@ class TokenPrinter:
 
 @dataclass(frozen=True)
 class TokenText:
-    """The function that does one token: the states that it takes, its body and what it returns."""
+    """The function that does one token: the states that it takes, its body and what it returns.
+
+    `scale`: the number of the state that is a choice of scale, "" without one.
+    """
 
     befores: tuple[str, ...]
     lines: tuple[str, ...]
     results: str
+    scale: str
 
 
 def token_text(recurrence: Recurrence, rename: dict[str, str]) -> TokenText:
@@ -154,16 +158,22 @@ def token_text(recurrence: Recurrence, rename: dict[str, str]) -> TokenText:
     terms = (*(d.value for d in recurrence.definitions), *(step for s in recurrence.states for step in s.steps))
     sizes = dict.fromkeys(x.axis for term in terms for x in walk(term) if isinstance(x, AxisSize))
     lines = [f"{axis} = {axes[axis][0]}.shape[{axes[axis][1]}]" for axis in sizes]
+    scales = recurrence.scales
     for item in _in_order(recurrence):
         if isinstance(item, Definition):
             lines.append(printer.define(item.name, item.value))
         else:
             for i, step in enumerate(item.micro):
                 lines.append(f"{afters[item.name]}_{i} = {_bare(printer.text(step))}  # {item.name}[t, {i}]")
-            lines.append(f"{afters[item.name]} = {_bare(printer.text(item.equation))}  # {item.name}[t]")
+            text = printer.text(item.equation)
+            if item in scales:
+                lines.append(f"{afters[item.name]} = {text}.detach()  # {item.name}[t], a choice of scale")
+            else:
+                lines.append(f"{afters[item.name]} = {_bare(text)}  # {item.name}[t]")
     results = [_for_every_row(rename.get(o, o), recurrence.definition(o), one) for o in recurrence.outputs]
     results += [_for_every_row(afters[s.name], s.equation, befores[s.name]) for s in recurrence.states]
-    return TokenText(tuple(befores.values()), tuple(lines), f"({', '.join(results)})")
+    scale = "".join(str(recurrence.states.index(s)) for s in scales)
+    return TokenText(tuple(befores.values()), tuple(lines), f"({', '.join(results)})", scale)
 
 
 def _for_every_row(name: str, term: Term, like: str) -> str:

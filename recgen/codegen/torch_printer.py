@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recgen.derive.chunk_ir import (
+    Beside,
     Causal,
     DecayColumn,
     Decayed,
@@ -16,6 +17,7 @@ from recgen.derive.chunk_ir import (
     MatMul,
     Negative,
     Node,
+    Part,
     RowSum,
     Scaled,
     ScaledColumns,
@@ -170,8 +172,9 @@ class Line:
 class ChunkPrinter:
     """Prints chunk steps; in a scan, every stacked name is indexed by the chunk."""
 
-    def __init__(self, decay: str, stacked: frozenset[str] = frozenset(), index: str = "") -> None:
+    def __init__(self, decay: str, stacked: frozenset[str] = frozenset(), index: str = "", stabilized: bool = False) -> None:
         self.decay = decay
+        self.stabilized = stabilized
         self.stacked = stacked
         self.index = index
 
@@ -216,6 +219,8 @@ class ChunkPrinter:
                 return self._times(left, self.text(right) if isinstance(left, MatMul) else self.factor(right))
             case Causal(matrix, strict):
                 return f"{self.factor(matrix)}.tril{'' if isinstance(matrix, Sym) else '_'}({'-1' if strict else ''})"
+            case Gamma() if self.stabilized:
+                return "scaled.gamma"
             case Gamma(exclusive):
                 return f"_gamma({self.name('before' if exclusive else 'cumulated')}, cumulated)"
             case Score(left, right, exclusive, strict):
@@ -232,6 +237,12 @@ class ChunkPrinter:
                 return f"{self.factor(matrix)} * {self.name('through')}"
             case Inverse(blocks):
                 return self._inverse(blocks)
+            case Beside(matrix, columns):
+                first = self.text(matrix)
+                beside = (f"torch.zeros_like({first}[..., :1])" if c is None else self.text(c) for c in columns)
+                return f"torch.cat(({', '.join((first, *beside))}), -1)"
+            case Part(matrix, column, count):
+                return f"{self.factor(matrix)}[..., {column_slice(column, count)}]"
             case RowSum(matrix):
                 return f"{self.factor(matrix)}.sum(-1, keepdim=True)"
             case GateGradient():
@@ -310,6 +321,14 @@ class ChunkPrinter:
 
 Links = Score | DecayedProduct | ScoreGradients
 """What a decay by channel scales link by link."""
+
+
+def column_slice(column: int | None, count: int) -> str:
+    """Where the values (None) or one of `count` further columns lie in the last axis."""
+    if column is None:
+        return f":-{count}"
+    return f"{column - count}:{column - count + 1 or ''}"
+
 
 _STRETCHES = {"start": "from_start", "before": "from_start_before", "end": "to_end"}
 

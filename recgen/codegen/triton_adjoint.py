@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from recgen.codegen.triton_arguments import KernelArgument
 from recgen.codegen.triton_printer import INDENT
-from recgen.codegen.triton_token import DECAY, Token, output_axis
+from recgen.codegen.triton_token import DECAY, StreamText, Token, output_axis
 from recgen.derive.gradient import differentiate
-from recgen.derive.operands import ReadNames
+from recgen.derive.operands import ReadNames, StreamNames
 from recgen.derive.program import Branch, Literal, Operand, Program, Statement, Value, assigned
 
 
@@ -98,10 +98,34 @@ class AdjointPrinter:
         """The block of the gradient of the state after a micro-step that writes."""
         return "b_N" if slot == self.token.slots[-1] else f"b_N_{slot}"
 
+    def _column_reads(self, lag: int, end: str) -> list[tuple[ReadNames, str]]:
+        """The reads at this lag that matter of the column whose names end so, each with its gradient."""
+        gradients = dict(self.readout.results)
+        reads = self.token.operands.reads
+        return [(r, f"b_dR{r.tag}{end}") for r in reads if r.lag == lag and f"R{r.tag}{end}" in gradients]
+
     def _into_state(self, read: ReadNames) -> str:
         """The gradient of the state [K, V] through a read."""
         query, d = self.token.text(read.query), f"b_dR{read.tag}"
         return f"{d}[:, None] * {query}[None, :]" if read.across else f"{query}[:, None] * {d}[None, :]"
+
+    @property
+    def _weight(self) -> str:
+        """What the gradients of resolved writes are multiplied with."""
+        return "b_weight * " if self.token.stabilized else ""
+
+    def _column_state(self, column: int, end: str) -> tuple[str, ...]:
+        """As for the matrix, of a further column."""
+        lines = [f"b_N{end} += {self.token.text(r.query)} * {d}" for r, d in self._column_reads(0, end)]
+        total = [f"b_N{end}"]
+        for s in self.token.streams:
+            if s.correct or s.at(column):
+                lines.append(f"b_dE{s.tag}{end} = {self._weight}tl.sum({s.write} * b_N{end}, 0)")
+            if s.correct:
+                strength = f"{s.strength} * " if s.strength else ""
+                lines.append(f"b_dU{s.tag}{end} = {strength}b_dE{s.tag}{end}")
+                total += [f"{s.correct} * b_dU{s.tag}{end}"] * (s.memory != "b_M")
+        return (*lines, f"b_G{end} = {' + '.join(total)}")
 
     def _state_lines(self) -> tuple[str, ...]:
         """N with this token's reads, then dE and dU of every stream, and N of the state before it, from the last micro-step to G."""
@@ -112,7 +136,7 @@ class AdjointPrinter:
             for s in self.token.streams:
                 if s.slot != slot:
                     continue
-                lines.append(f"b_dE{s.tag} = tl.sum({s.write}[:, None] * {after}, 0)")
+                lines.append(f"b_dE{s.tag} = {self._weight}tl.sum({s.write}[:, None] * {after}, 0)")
                 if s.correct:
                     lines.append(f"b_dU{s.tag} = {s.strength} * b_dE{s.tag}" if s.strength else f"b_dU{s.tag} = b_dE{s.tag}")
                     if s.memory == memory:
@@ -120,16 +144,25 @@ class AdjointPrinter:
             before = [x for x in self.token.slots if x < slot]
             target = self._gradient_of_state(before[-1]) if before else "b_G"
             lines.append(f"{target} = {' + '.join([*total, *self._through_reads(memory)])}")
+        for column, end in self.token.columns_at:
+            lines += self._column_state(column, end)
         return tuple(lines)
 
     def _carry_lines(self) -> tuple[str, ...]:
         """N before this token."""
-        decay = self.token.text(DECAY) if self.token.decayed else ""
+        lines: list[str] = []
+        decay = self.token.decay_text if self.token.decayed() else ""
         vector = self.token.form.decay.kind == "vector"
         terms = [f"{decay}{'[:, None]' if vector else ''} * b_G" if decay else "b_G"]
         terms += [f"{s.correct}[:, None] * b_dU{s.tag}[None, :]" for s in self.token.streams if s.correct and s.memory == "b_M"]
         terms += self._through_reads("b_M")
-        return (f"b_N = {' + '.join(terms)}", "b_S = b_M")
+        lines += [f"b_N = {' + '.join(terms)}", "b_S = b_M"]
+        for _, end in self.token.columns_at:
+            terms = [f"{decay} * b_G{end}" if decay else f"b_G{end}"]
+            terms += [f"{s.correct} * b_dU{s.tag}{end}" for s in self.token.streams if s.correct and s.memory == "b_M"]
+            terms += [f"{self.token.text(r.query)} * {d}" for r, d in self._column_reads(1, end)]
+            lines += [f"b_N{end} = {' + '.join(terms)}", f"b_S{end} = b_M{end}"]
+        return tuple(lines)
 
     def _operand_cotangents(self) -> tuple[str, ...]:
         """The gradient of every operand, summed over the roles that it plays."""
@@ -150,14 +183,43 @@ class AdjointPrinter:
             part = f"tl.sum({state} * {d}[:, None], 0)" if r.across else f"tl.sum({state} * {d}[None, :], 1)"
             parts.setdefault(r.query, []).append(part)
         for names, s in zip(self.token.operands.streams, self.token.streams, strict=True):
-            parts.setdefault(names.write, []).append(f"tl.sum({self._gradient_of_state(s.slot)} * b_E{s.tag}[None, :], 1)")
-            parts.setdefault(names.value, []).append(f"b_dE{s.tag}")
-            if names.correct:
-                parts.setdefault(names.strength, []).append(f"tl.sum(b_dE{s.tag} * b_U{s.tag}, 0)")
-                parts.setdefault(names.correct, []).append(f"tl.sum({s.memory} * b_dU{s.tag}[None, :], 1)")
+            self._write_parts(parts, names, s)
+        for column, end in self.token.columns_at:
+            for lag, state in ((0, f"b_S{end}"), (1, f"b_M{end}")):
+                for r, d in self._column_reads(lag, end):
+                    parts.setdefault(r.query, []).append(f"{state} * {d}")
+            for names, s in zip(self.token.operands.streams, self.token.streams, strict=True):
+                if s.correct or s.at(column):
+                    self._column_parts(parts, names, s, column, end)
         vector = self.token.form.decay.kind == "vector"
-        parts[DECAY] = ["tl.sum(b_G * b_M, 1)" if vector else "tl.sum(tl.sum(b_G * b_M, 1), 0)"]
+        products = ["tl.sum(b_G * b_M, 1)" if vector else "tl.sum(tl.sum(b_G * b_M, 1), 0)"]
+        columns = (f"b_G{end} * b_M{end}" for _, end in self.token.columns_at)
+        products += [x if vector else f"tl.sum({x}, 0)" for x in columns]
+        if self.token.stabilized:
+            parts["log_decay"] = [f"b_decay * ({' + '.join(products)})"]
+        else:
+            parts[DECAY] = products
         return parts
+
+    def _write_parts(self, parts: dict[str, list[str]], names: StreamNames, s: StreamText) -> None:
+        """What one stream's write into the matrix contributes."""
+        parts.setdefault(names.write, []).append(f"{self._weight}tl.sum({self._gradient_of_state(s.slot)} * b_E{s.tag}[None, :], 1)")
+        parts.setdefault(names.value, []).append(f"b_dE{s.tag}")
+        if self.token.stabilized:
+            parts.setdefault("log_weight", []).append(f"tl.sum(b_dE{s.tag} * b_E{s.tag}, 0)")
+        if names.correct:
+            parts.setdefault(names.strength, []).append(f"tl.sum(b_dE{s.tag} * b_U{s.tag}, 0)")
+            parts.setdefault(names.correct, []).append(f"tl.sum({s.memory} * b_dU{s.tag}[None, :], 1)")
+
+    def _column_parts(self, parts: dict[str, list[str]], names: StreamNames, s: StreamText, column: int, end: str) -> None:
+        """What one stream's write into a further column contributes."""
+        parts.setdefault(names.write, []).append(f"{self._weight}b_N{end} * b_E{s.tag}{end}")
+        parts.setdefault(names.columns[column], []).append(f"b_dE{s.tag}{end}")
+        if self.token.stabilized:
+            parts.setdefault("log_weight", []).append(f"b_dE{s.tag}{end} * b_E{s.tag}{end}")
+        if names.correct:
+            parts.setdefault(names.strength, []).append(f"b_dE{s.tag}{end} * b_U{s.tag}{end}")
+            parts.setdefault(names.correct, []).append(f"{s.memory}{end} * b_dU{s.tag}{end}")
 
     def _gradient(self, argument: KernelArgument) -> str:
         """The gradient of an argument at this token, from the operands and from the read-out."""

@@ -8,6 +8,7 @@ from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.triton_adjoint import Adjoint, AdjointPrinter
 from recgen.codegen.triton_arguments import dtype_source, size_lines, wide_source
 from recgen.codegen.triton_printer import functions
+from recgen.codegen.triton_states import StatesText, states_text
 from recgen.codegen.triton_token import Token, output_axis
 from recgen.derive.operands import OperandSet
 from recgen.lang.recurrence import Recurrence
@@ -54,6 +55,8 @@ class HostText:
     wide: str
     key: str
     value: str
+    record: str
+    pool: str
     whole: bool
 
 
@@ -79,7 +82,8 @@ class TritonContext:
     operands: tuple[str, ...]
     reads_before: tuple[str, ...]
     resolve: tuple[str, ...]
-    update: str
+    update: tuple[str, ...]
+    states: StatesText
     reads_after: tuple[str, ...]
     readout: tuple[str, ...]
     store: tuple[str, ...]
@@ -118,7 +122,8 @@ def triton_context(form: NormalForm, operands: OperandSet, tiles: RecurrentTiles
         operands=token.operand_lines,
         reads_before=tuple(line for _, line in token.read_lines(1)),
         resolve=token.resolve_lines,
-        update=token.update_line,
+        update=token.update_lines,
+        states=states_text(form),
         reads_after=tuple(line for _, line in token.read_lines(0)),
         readout=token.readout_lines,
         store=token.store_lines("row"),
@@ -145,8 +150,16 @@ def _host(token: Token) -> HostText:
         wide=wide_source(recurrence),
         key=form.key_axis,
         value=form.value_axis,
+        record=_record(form),
+        pool="state" if len(form.recurrence.states) == 1 else f"_state_{form.state.name}",
         whole=token.whole,
     )
+
+
+def _record(form: NormalForm) -> str:
+    """The sizes of all states of one head together."""
+    columns = f"_size_{form.value_axis}" + (f" + {len(form.columns)}" if form.columns else "")
+    return f"_size_{form.key_axis} * ({columns}) + 1" if form.stabilizer is not None else f"_size_{form.key_axis}, {columns}"
 
 
 def _other_axes(token: Token) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """One token of a recurrence as lines of a Triton kernel: operands, the state's update, reads and outputs.
 
 Block names: M the state before the token, D the decayed one, S the state after the token, U what a state answers to a correction, E a
-resolved write, R a read; operands are named after their roles, everything else carries the user's own names.
+resolved write, R a read; operands are named after their roles, everything else carries the user's own names. Vector states beside the
+matrix have the same blocks with their names behind, of one column [BK]: every value block carries them, the first one stores them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from recgen.codegen.triton_arguments import KernelArgument, kernel_arguments, ke
 from recgen.codegen.triton_printer import Numbers, ProgramPrinter
 from recgen.derive.operands import OperandSet, ReadNames
 from recgen.derive.program import Branch, Literal, Statement, Value, assigned, lower
-from recgen.lang.terms import Apply, Read, Term
+from recgen.derive.reads import read_set
+from recgen.lang.terms import Apply, Term
 
 DECAY = "decay"
 
@@ -33,11 +35,11 @@ class StreamText:
     decayed: bool
     memory: str
     slot: int
+    columns: tuple[str, ...]
 
-    @property
-    def outer(self) -> str:
-        """What it writes, [K, V]."""
-        return f"{self.write}[:, None] * b_E{self.tag}[None, :]"
+    def at(self, column: int) -> str:
+        """What it writes into a further column."""
+        return self.columns[column]
 
 
 def multiplier(log: Term) -> Term:
@@ -64,8 +66,10 @@ class Token:
 
     def __init__(self, form: NormalForm, operands: OperandSet) -> None:
         internal = frozenset({"S", "M", "N", "D", "G"} | {f"{x}{s.tag}" for s in operands.streams for x in ("U", "E", "dE", "dU")})
-        internal |= {f"{x}{r.tag}" for r in operands.reads for x in ("R", "dR")} | {name for name, _ in operands.terms} | {DECAY}
+        internal |= {f"{x}{r.tag}" for r in operands.reads for x in ("R", "dR")}
         internal |= {f"{x}_{s.slot}" for s in operands.streams for x in "DN"}
+        internal |= {f"{x}_{c.name}" for x in internal for c in form.columns} | {name for name, _ in operands.terms}
+        internal |= {DECAY, "scale", "maximum", "weight"}
         self.form = form
         self.operands = operands
         self.arguments: tuple[KernelArgument, ...] = kernel_arguments(form, internal)
@@ -74,15 +78,18 @@ class Token:
         names = {d.value: d.name for d in form.recurrence.definitions}
         inputs = tuple((a.term, a.value) for a in self.arguments)
         self.reserved = internal | {a.value.name for a in self.arguments}
-        self.roles = tuple((name, term) for name, term in operands.terms if name not in ("log_decay", "sign"))
-        if form.decay.log is not None:
+        self.columns = tuple(c.name for c in form.columns)
+        self.stabilized = operands.stabilized
+        logs = () if self.stabilized else ("log_decay", "sign")
+        self.roles = tuple((name, term) for name, term in operands.terms if name not in logs)
+        if form.decay.log is not None and not self.stabilized:
             self.roles += ((DECAY, form.decay.signed if form.decay.signed is not None else multiplier(form.decay.log)),)
         self.operand_program = lower(self.roles, inputs, names, self.reserved)
         self.reserved |= assigned(self.operand_program.statements)
-        self.reads = tuple(Value(f"R{r.tag}", axis, False, True) for r, axis in zip(operands.reads, form.read_axes, strict=True))
-        reads = tuple((Read(i, (v.axis, "1")), v) for i, v in enumerate(self.reads))
+        self.read_set = read_set(form, operands, "R")
+        self.reads = self.read_set.differentiable
         outputs = tuple((o.name, o.value) for o in form.outputs)
-        self.readout_program = lower(outputs, (*inputs, *reads), names, self.reserved)
+        self.readout_program = lower(outputs, (*inputs, *self.read_set.inputs), names, self.reserved)
         self.reserved |= assigned(self.readout_program.statements)
         self.once = tuple(s for p in (self.operand_program, self.readout_program) for s in p.statements if not per_token(s))
         self.once_lines = self.printer.lines(self.once)
@@ -113,7 +120,7 @@ class Token:
         for s in self.operands.streams:
             memory = self.before(s.slot) if s.decayed or s.slot != self.slots[0] else "b_M"
             roles = (text(s.write), text(s.value), text(s.strength), text(s.correct))
-            found.append(StreamText(s.tag, *roles, s.decayed, memory, s.slot))
+            found.append(StreamText(s.tag, *roles, s.decayed, memory, s.slot, tuple(map(text, s.columns))))
         return tuple(found)
 
     @property
@@ -132,17 +139,38 @@ class Token:
         return "b_D" if not done else "b_S" if done[-1] == self.slots[-1] else f"b_D_{done[-1]}"
 
     @property
-    def decayed(self) -> str:
-        """The decayed state as a formula of M; "" without decay."""
+    def columns_at(self) -> tuple[tuple[int, str], ...]:
+        """Every further column: its number, and what its blocks' names end with."""
+        return tuple((i, f"_{name}") for i, name in enumerate(self.columns))
+
+    @property
+    def decay_text(self) -> str:
+        """What the state is multiplied with at a token."""
+        return "b_decay" if self.stabilized else self.text(DECAY)
+
+    @property
+    def scale_lines(self) -> tuple[str, ...]:
+        """The running maximum, and what it leaves of the decay and of the write's weight: no exponent is positive."""
+        if not self.stabilized:
+            return ()
+        log_decay, log_weight = self.text("log_decay"), self.text("log_weight")
+        return (
+            f"b_maximum = tl.maximum({log_decay} + b_scale, {log_weight})",
+            f"b_decay = tl.exp((b_scale - b_maximum) + {log_decay})",
+            f"b_weight = tl.exp({log_weight} - b_maximum)",
+        )
+
+    def decayed(self, end: str = "") -> str:
+        """The decayed state (or a further column, whose blocks' names end so) as a formula of M; "" without decay."""
         if self.form.decay.log is None:
             return ""
-        text = self.text(DECAY)
-        return f"{text}[:, None] * b_M" if self.form.decay.kind == "vector" else f"{text} * b_M"
+        rows = "[:, None]" if self.form.decay.kind == "vector" and not end else ""
+        return f"{self.decay_text}{rows} * b_M{end}"
 
     @property
     def resolve_lines(self) -> tuple[str, ...]:
         """D, U and E from M and the operands, and the state between micro-steps."""
-        lines = [f"b_D = {self.decayed or 'b_M'}"]
+        lines = [*self.scale_lines, f"b_D = {self.decayed() or 'b_M'}"]
         streams = self.streams
         for i, s in enumerate(streams):
             if i and streams[i - 1].slot != s.slot:
@@ -152,21 +180,44 @@ class Token:
                 lines.append(f"b_U{s.tag} = tl.sum({s.correct}[:, None] * {s.memory}, 0)")
                 terms.append(f"{s.strength} * b_U{s.tag}" if s.strength else f"b_U{s.tag}")
             lines.append(f"b_E{s.tag} = {' + '.join(terms)}")
+        for column, end in self.columns_at:
+            lines.append(f"b_D{end} = {self.decayed(end) or f'b_M{end}'}")
+            for s in streams:
+                terms = [s.at(column)] if s.at(column) else []
+                if s.correct:
+                    lines.append(f"b_U{s.tag}{end} = tl.sum({s.correct} * {s.memory}{end}, 0)")
+                    terms.append(f"{s.strength} * b_U{s.tag}{end}" if s.strength else f"b_U{s.tag}{end}")
+                if terms:
+                    lines.append(f"b_E{s.tag}{end} = {' + '.join(terms)}")
         return tuple(lines)
 
     @property
-    def update_line(self) -> str:
+    def update_lines(self) -> tuple[str, ...]:
         """S from D and the writes."""
-        return f"b_S = {self._written(self.slots[-1])}"
+        weight = "b_weight * " if self.stabilized else ""
+        lines = [f"b_S = {self._written(self.slots[-1])}"]
+        for column, end in self.columns_at:
+            writes = [f"{s.write} * ({weight}b_E{s.tag}{end})" for s in self.streams if s.correct or s.at(column)]
+            lines.append(f"b_S{end} = {' + '.join([f'b_D{end}', *writes])}")
+        return tuple(lines)
 
     def _written(self, slot: int) -> str:
         """The state after the writes of a micro-step."""
-        return " + ".join([self.before(slot), *(s.outer for s in self.streams if s.slot == slot)])
+        return " + ".join([self.before(slot), *(self._outer(s) for s in self.streams if s.slot == slot)])
+
+    def _outer(self, s: StreamText) -> str:
+        """What a stream writes, [K, V]."""
+        return f"{s.write}[:, None] * {f'(b_weight * b_E{s.tag})' if self.stabilized else f'b_E{s.tag}'}[None, :]"
 
     def read_lines(self, lag: int) -> tuple[tuple[str, str], ...]:
         """The reads at the token (lag 0) or before it (lag 1), with the names of their values."""
-        reads = (r for r in self.operands.reads if r.lag == lag)
-        return tuple((f"R{r.tag}", f"b_R{r.tag} = {self.read_text(r)}") for r in reads)
+        found = []
+        for r in self.operands.reads:
+            if r.lag == lag:
+                found.append((f"R{r.tag}", f"b_R{r.tag} = {self.read_text(r)}"))
+                column = f"b_R{r.tag}_{{0}} = tl.sum({self.text(r.query)} * {'b_M' if lag else 'b_S'}_{{0}}, 0)"
+                found += [(f"R{r.tag}_{c}", column.format(c)) for c in self.columns]
+        return tuple(found)
 
     def memory(self, read: ReadNames) -> str:
         """The block that a read reads."""

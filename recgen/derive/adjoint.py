@@ -8,7 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from recgen.derive.chunk_ir import Decayed, GateGradient, Hadamard, MatMul, Node, RowSum, Score, ScoreGradients, Step, Sum, Sym, Symmetric
+from recgen.derive.chunk_ir import (
+    Decayed,
+    GateGradient,
+    Hadamard,
+    MatMul,
+    Node,
+    Part,
+    RowSum,
+    Score,
+    ScoreGradients,
+    Step,
+    Sum,
+    Sym,
+    Symmetric,
+)
 from recgen.derive.forward import Builder, S, total
 from recgen.derive.operands import ReadNames, StreamNames
 
@@ -148,14 +162,26 @@ class _Adjoint:
             solved: list[Node] = [MatMul(Sym(f"A_kk{r.tag}{s.tag}"), Sym(f"Z{r.tag}"), turn_left=True) for r in self.b.feedback]
             right_side = self.step(f"dX{s.tag}", total(solved), "dX", "gradient of the solve's right-hand side")
             if s.value:
-                self.add(s.value, right_side)
+                self._value(s, right_side)
             self.step(f"dR{s.tag}", self.b.strength(s, right_side), "dU", "gradient of what the correction found")
         for r in self.b.operands.streams:
             if r.correct:
                 continue
             parts: list[Node] = [self._into_write(r)]
             parts += [MatMul(Sym(f"R{s.tag}{r.tag}"), Sym(f"dR{s.tag}"), turn_left=True) for s in self.b.feedback]
-            self.add(r.value, total(parts))
+            self._value(r, total(parts))
+
+    def _value(self, s: StreamNames, gradient: Node) -> None:
+        """The gradient of what a stream writes, to its values, its further columns, and the log weight that scales all of it."""
+        columns, stabilized = self.b.operands.columns, self.b.operands.stabilized
+        if not isinstance(gradient, Sym) and (columns or stabilized):
+            gradient = self.step(f"dX{s.tag}", gradient, "dX", "gradient of what is written")
+        if stabilized:
+            self.add("log_weight", RowSum(Hadamard(self.b.value(s), gradient)))
+        self.add(s.value, Part(gradient, None, columns) if columns else gradient)
+        for i, column in enumerate(s.columns):
+            if column:
+                self.add(column, Part(gradient, i, columns))
 
     def _read(self, read: ReadNames) -> None:
         before = read.lag == 1

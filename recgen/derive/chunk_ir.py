@@ -151,6 +151,23 @@ class Inverse:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """The columns of `matrix`, then further columns [C, 1], None for zeros."""
+
+    matrix: Node
+    columns: tuple[Node | None, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Of what `Beside` makes with `count` further columns: the matrix (`column` None) or one of those."""
+
+    matrix: Node
+    column: int | None
+    count: int
+
+
+@dataclass(frozen=True)
 class RowSum:
     """The sum of every row, [C, 1]."""
 
@@ -195,6 +212,8 @@ Node = (
     | Decayed
     | Through
     | Inverse
+    | Beside
+    | Part
     | RowSum
     | GateGradient
 )
@@ -231,9 +250,14 @@ class ChunkForm:
     Forward: `prepare` (all chunks at once), `scan` (chunk after chunk; reads and sets S), `finish` (all chunks at once, from the stacked S
     and scan results). Adjoint likewise, backwards: `adjoint_prepare`, `adjoint_scan` (reads and sets dS), `adjoint_finish`; `gradients`
     names the step that holds each operand's gradient, `reads` the steps that hold the reads.
+
+    `columns`: how many further columns the state and every read have. `stabilized`: what decays has the write's weight e^l in it and is
+    divided by e^m, m the running maximum: from token j to token i exp(G_i - G_j + l_j - m_i), from the incoming state exp(G_i + m_0 - m_i).
     """
 
     decay: str
+    columns: int
+    stabilized: bool
     operands: tuple[Operand, ...]
     prepare: tuple[Step, ...]
     scan: tuple[Step, ...]
@@ -254,8 +278,10 @@ def children(node: Node) -> tuple[Node, ...]:
             return (a, b, c)
         case Sum(terms):
             return terms
-        case Negative(a) | Symmetric(a) | Causal(a) | Decayed(a) | Through(a) | RowSum(a):
+        case Negative(a) | Symmetric(a) | Causal(a) | Decayed(a) | Through(a) | RowSum(a) | Part(a):
             return (a,)
+        case Beside(a, columns):
+            return (a, *(c for c in columns if c is not None))
         case Inverse(blocks):
             return tuple(b for row in blocks for b in row)
         case GateGradient(links, links_before, between, start, before, end, state, gradient):

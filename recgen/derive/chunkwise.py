@@ -16,6 +16,8 @@ def derive(form: NormalForm, operands: OperandSet) -> ChunkForm:
     add_adjoint(b)
     return ChunkForm(
         form.decay.kind,
+        operands.columns,
+        operands.stabilized,
         operands.operands,
         tuple(b.prepare),
         tuple(b.scan),

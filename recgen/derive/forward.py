@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from recgen.derive.chunk_ir import (
+    Beside,
     Causal,
     DecayColumn,
     Decayed,
@@ -80,6 +81,7 @@ class Builder:
 
     def forward(self) -> None:
         """Prepare, scan, finish."""
+        self._beside()
         self._gammas()
         for read in self.operands.ordinary:
             for stream in self.operands.streams:
@@ -153,7 +155,19 @@ class Builder:
 
     def write(self, stream: StreamNames) -> Node:
         """The resolved writes of a stream: E where it corrects, else its values."""
-        return Sym(f"E{stream.tag}") if stream.correct else Sym(stream.value)
+        return Sym(f"E{stream.tag}") if stream.correct else self.value(stream)
+
+    def value(self, stream: StreamNames) -> Node:
+        """The values of a stream that has some, with those of the further columns beside them."""
+        return Sym(f"written{stream.tag}" if stream.columns else stream.value)
+
+    def _beside(self) -> None:
+        for s in self.operands.streams:
+            if s.columns and s.value:
+                columns = tuple(Sym(c) if c else None for c in s.columns)
+                self.prepare.append(
+                    Step(f"written{s.tag}", Beside(Sym(s.value), columns), "X", "what is written, with the further columns")
+                )
 
     def _gammas(self) -> None:
         if self.decay != "scalar":
@@ -179,9 +193,9 @@ class Builder:
         names = ", ".join(f"A_kk{s.tag}{r.tag}" for s in self.feedback for r in self.feedback)
         self.prepare.append(Step(names, Inverse(blocks), "(I - L)^-1", "the causal triangular inverse, L = c * A^kk"))
         for s in self.feedback:
-            plain = [MatMul(Sym(f"R{s.tag}{r.tag}"), Sym(r.value)) for r in streams if not r.correct]
+            plain = [MatMul(Sym(f"R{s.tag}{r.tag}"), self.value(r)) for r in streams if not r.correct]
             if plain:
-                own: list[Node] = [Sym(s.value)] if s.value else []
+                own: list[Node] = [self.value(s)] if s.value else []
                 known = total([*own, self.strength(s, total(list(plain)))])
                 self.prepare.append(Step(f"X{s.tag}", known, "X", "what is written before the chunk's own corrections"))
             if self.decay == "vector":
@@ -213,4 +227,4 @@ class Builder:
         """The known part of a correcting stream's right-hand side: its values and what it finds of the plain writes."""
         if any(not r.correct for r in self.operands.streams):
             return Sym(f"X{stream.tag}")
-        return Sym(stream.value) if stream.value else None
+        return self.value(stream) if stream.value else None

@@ -11,7 +11,10 @@ from recgen.lang.terms import Apply, Term
 
 @dataclass(frozen=True)
 class StreamNames:
-    """The operand names of one write stream; "" where it has none, and its micro-step. `tag` tells several streams apart."""
+    """The operand names of one write stream; "" where it has none, and its micro-step. `tag` tells several streams apart.
+
+    `columns`: the numbers that it writes into the further columns of the state.
+    """
 
     tag: str
     write: str
@@ -20,6 +23,7 @@ class StreamNames:
     correct: str
     decayed: bool
     slot: int
+    columns: tuple[str, ...] = ()
 
     @property
     def stretch(self) -> str:
@@ -56,12 +60,17 @@ class ReadNames:
 
 @dataclass(frozen=True)
 class OperandSet:
-    """Every operand with its term; equal terms share one operand."""
+    """Every operand with its term; equal terms share one operand.
+
+    `columns`: how many further columns the state has; `stabilized`: `log_weight` scales what is written, under a running maximum.
+    """
 
     operands: tuple[Operand, ...]
     terms: tuple[tuple[str, Term], ...]
     reads: tuple[ReadNames, ...]
     streams: tuple[StreamNames, ...]
+    columns: int = 0
+    stabilized: bool = False
 
     @property
     def ordinary(self) -> tuple[ReadNames, ...]:
@@ -95,13 +104,20 @@ class _Namer:
                 n += 1
                 name = f"{hint}{n}"
             self.names[key] = name
-            self.operands.append(Operand(name, size, symbol))
-            self.terms.append((name, term))
+            self._append(term, name, size, symbol)
         return self.names[key]
+
+    def gate(self, term: Term, name: str, size: str, symbol: str) -> None:
+        """An operand of a fixed name, which shares nothing with a vector or number that happens to be equal."""
+        self._append(term, name, size, symbol)
+
+    def _append(self, term: Term, name: str, size: str, symbol: str) -> None:
+        self.operands.append(Operand(name, size, symbol))
+        self.terms.append((name, term))
 
 
 def name_operands(form: NormalForm) -> OperandSet:
-    """Names for all operands of a normal form: query, write, value, strength, correct, log_decay (numbered where there are several)."""
+    """Names for all operands of a normal form: query, write, value, strength, correct, column, log_decay, log_weight."""
     namer = _Namer()
     streams = []
     for i, s in enumerate(form.streams):
@@ -109,17 +125,20 @@ def name_operands(form: NormalForm) -> OperandSet:
         correct = namer.name(s.correct, "correct", "K", "a")
         value = namer.name(s.value, "value", "V", "X")
         strength = namer.name(s.strength, "strength", "1", "c")
-        streams.append(StreamNames(_tag(i, len(form.streams)), write, value, strength, correct, s.decayed, s.slot))
+        columns = tuple(namer.name(c, "column", "1", "x") for c in s.columns)
+        streams.append(StreamNames(_tag(i, len(form.streams)), write, value, strength, correct, s.decayed, s.slot, columns))
     reads = tuple(
         ReadNames(_tag(i, len(form.reads)), namer.name(r.query, "query", "V" if r.across else "K", "q"), r.lag, r.slot, r.across)
         for i, r in enumerate(form.reads)
     )
     if form.decay.log is not None:
         size = "K" if form.decay.kind == "vector" else "1"
-        namer.name(form.decay.log, "log_decay", size, "g")
+        namer.gate(form.decay.log, "log_decay", size, "g")
         if form.decay.signed is not None:
             namer.name(Apply("sign_of", (form.decay.signed,), form.decay.signed.shape), "sign", size, "sign")
-    return OperandSet(tuple(namer.operands), tuple(namer.terms), reads, tuple(streams))
+    if form.stabilizer is not None:
+        namer.gate(form.stabilizer.weight, "log_weight", "1", "l")
+    return OperandSet(tuple(namer.operands), tuple(namer.terms), reads, tuple(streams), len(form.columns), form.stabilizer is not None)
 
 
 def _tag(index: int, count: int) -> str:

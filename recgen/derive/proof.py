@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from recgen.analysis.algebra import plus
 from recgen.analysis.normal_form import NormalForm
 from recgen.derive.chunk_ir import (
+    Beside,
     Causal,
     ChunkForm,
     DecayColumn,
@@ -29,7 +31,7 @@ from recgen.derive.chunk_ir import (
 )
 from recgen.derive.meaning import Matrix, Meaning, States, Symbols, Unknown, multiplier, product, turned
 from recgen.derive.operands import OperandSet
-from recgen.lang.terms import Read, State, Term, rebuild
+from recgen.lang.terms import SCALAR, Apply, Read, State, Term, rebuild
 
 
 class ProofFailed(Exception):
@@ -86,37 +88,55 @@ class _Sides:
         self.number = number
         self.keys, self.values = sizes[form.key_axis], sizes[form.value_axis]
 
-    def _initial(self) -> Matrix:
-        """The incoming state as declared."""
-        rows, columns = (self.values, self.keys) if self.form.transposed else (self.keys, self.values)
-        state = State(self.form.state.name, 1, self.form.state.axes[:2])  # type: ignore[arg-type]
-        return [[self.meaning.symbols.entry(state, -1, i, j) for j in range(columns)] for i in range(rows)]
+    def _initial(self) -> dict[str, Matrix]:
+        """Every incoming state as declared."""
+        found = {}
+        for info in self.form.recurrence.states:
+            first, second = (*info.axes, "1", "1")[:2]
+            rows, columns = self.meaning.sizes[first], self.meaning.sizes[second]
+            state = State(info.name, 1, (first, second))
+            found[info.name] = [[self.meaning.symbols.entry(state, -1, i, j) for j in range(columns)] for i in range(rows)]
+        return found
+
+    def _known(self, before: dict[str, Matrix], t: int) -> States:
+        """All states before and after a token, the running maximum first, since the others read it."""
+        known: States = {(name, 1, None): value for name, value in before.items()}
+        scale = "" if self.form.stabilizer is None else self.form.stabilizer.state.name
+        for info in sorted(self.form.recurrence.states, key=lambda x: x.name != scale):
+            for step, equation in enumerate(info.micro):
+                known[info.name, 0, step] = self.meaning.value(equation, t, known)
+            known[info.name, 0, None] = self.meaning.value(info.equation, t, known)
+        return known
 
     def unrolled(self) -> dict[str, Matrix]:
-        """Outputs of every token and the final state, token by token."""
-        state, found = self._initial(), {}
-        name = self.form.state.name
+        """Outputs of every token and the final states, token by token."""
+        states, found = self._initial(), {}
         for t in range(self.tokens):
-            states: States = {(name, 1, None): state}
-            for step, equation in enumerate(self.form.state.micro):
-                states[name, 0, step] = self.meaning.value(equation, t, states)
-            states[name, 0, None] = self.meaning.value(self.form.state.equation, t, states)
+            known = self._known(states, t)
             for output in self.form.recurrence.outputs:
-                found[f"{output} at token {t}"] = self.meaning.value(self.form.recurrence.definition(output), t, states)
-            state = states[name, 0, None]
-        return {**found, "the final state": state}
+                found[f"{output} at token {t}"] = self.meaning.value(self.form.recurrence.definition(output), t, known)
+            states = {name: known[name, 0, None] for name in states}
+        return {**found, **{f"the final state {name}": value for name, value in states.items()}}
 
     def chunked(self) -> dict[str, Matrix]:
-        """The same from the chunk form."""
+        """The same from the chunk form; the running maximum, which is no polynomial, as written."""
         values: dict[str, Matrix] = {}
         for operand in self.operands.operands:
             term = self.operands.term(operand.name)
-            if operand.name not in ("log_decay", "sign"):
+            if operand.name not in ("log_decay", "log_weight", "sign"):
                 values[operand.name] = [[x for (x,) in self.meaning.value(term, t, {})] for t in range(self.tokens)]
-        decay = self._multipliers()
         initial = self._initial()
-        values["S"] = turned(initial) if self.form.transposed else initial
-        run = _ChunkMeaning(values, decay, self.chunk.decay, self.tokens, len({s.slot for s in self.form.streams}), self.number)
+        scales = self._scales(initial)
+        run = _ChunkMeaning(
+            values,
+            self._multipliers(scales),
+            self._weights(scales),
+            self.chunk.decay,
+            self.tokens,
+            len({s.slot for s in self.form.streams}),
+            self.number,
+        )
+        values["S"] = self._joined(initial)
         for step in self.chunk.prepare:
             run.step(step)
         incoming = values["S"]
@@ -128,22 +148,73 @@ class _Sides:
             run.step(step)
         found = {}
         for t in range(self.tokens):
-            reads: States = {(f"read {m}", 0, None): [[x] for x in values[name][t]] for m, name in enumerate(self.chunk.reads)}
+            reads = self._reads(values, scales, t)
             for output in self.form.outputs:
                 found[f"{output.name} at token {t}"] = self.meaning.value(rebuild(output.value, _as_state), t, reads)
-        return {**found, "the final state": turned(final) if self.form.transposed else final}
+        ends = {**self._apart(final), **{name: value for (name, lag, _), value in scales[-1].items() if not lag}}
+        return {**found, **{f"the final state {name}": value for name, value in ends.items()}}
 
-    def _multipliers(self) -> list[list[Any]]:
+    def _joined(self, states: dict[str, Matrix]) -> Matrix:
+        """The matrix state by its key axis, with the vector states as its last columns."""
+        matrix = states[self.form.state.name]
+        columns = [states[c.name] for c in self.form.columns]
+        return [[*row, *(c[k][0] for c in columns)] for k, row in enumerate(turned(matrix) if self.form.transposed else matrix)]
+
+    def _apart(self, joined: Matrix) -> dict[str, Matrix]:
+        """The declared states of a joined one."""
+        matrix = [row[: self.values] for row in joined]
+        found = {self.form.state.name: turned(matrix) if self.form.transposed else matrix}
+        return {**found, **{c.name: [[row[self.values + i]] for row in joined] for i, c in enumerate(self.form.columns)}}
+
+    def _reads(self, values: dict[str, Matrix], scales: list[States], t: int) -> States:
+        """What was read at a token, by the names that `_as_state` gives."""
+        found: States = {(f"read 0 {name}", 0, None): value for (name, lag, _), value in scales[t].items() if not lag}
+        for m, name in enumerate(self.chunk.reads):
+            row = values[name][t]
+            found[f"read {m} ", 0, None] = [[x] for x in row[: self.values]]
+            found |= {(f"read {m} {c.name}", 0, None): [[row[self.values + i]]] for i, c in enumerate(self.form.columns)}
+        return found
+
+    def _scales(self, initial: dict[str, Matrix]) -> list[States]:
+        """The running maximum before and after every token; nothing without one."""
+        if self.form.stabilizer is None:
+            return [{} for _ in range(self.tokens)]
+        state = self.form.stabilizer.state
+        found: list[States] = []
+        before = initial[state.name]
+        for t in range(self.tokens):
+            after = self.meaning.value(state.equation, t, {(state.name, 1, None): before})
+            found.append({(state.name, 1, None): before, (state.name, 0, None): after})
+            before = after
+        return found
+
+    def _multipliers(self, scales: list[States]) -> list[list[Any]]:
+        """The decay of every token and key channel: exp(g), or exp(g + m[t-1] - m[t]) of which e^(G_i + .. - m_i) is the product."""
         if self.form.decay.log is None:
             return []
         alpha = multiplier(self.form.decay.log) if self.form.decay.signed is None else self.form.decay.signed
-        columns = [self.meaning.value(alpha, t, {}) for t in range(self.tokens)]
+        if self.form.stabilizer is not None:
+            alpha = self._scaled(plus(self.form.decay.log, State(self.form.stabilizer.state.name, 1, SCALAR)))
+        columns = [self.meaning.value(alpha, t, scales[t]) for t in range(self.tokens)]
         return [[row[0] for row in column] * (self.keys if len(column) == 1 else 1) for column in columns]
+
+    def _weights(self, scales: list[States]) -> list[Any]:
+        """exp(l - m[t]) of every token, 1 without a stabilizer."""
+        if self.form.stabilizer is None:
+            return [self.number(1.0)] * self.tokens
+        weight = self._scaled(self.form.stabilizer.weight)
+        return [self.meaning.value(weight, t, scales[t])[0][0] for t in range(self.tokens)]
+
+    def _scaled(self, log: Term) -> Term:
+        """exp(log - m[t])."""
+        assert self.form.stabilizer is not None
+        after = State(self.form.stabilizer.state.name, 0, SCALAR)
+        return Apply("exp", (Apply("sub", (log, after), SCALAR),), SCALAR)
 
 
 def _as_state(term: Term) -> Term:
     """A read, as a state whose value is given."""
-    return State(f"read {term.index}", 0, term.shape) if isinstance(term, Read) else term
+    return State(f"read {term.index} {term.state}", 0, term.shape) if isinstance(term, Read) else term
 
 
 _BOUNDS: dict[str, Callable[[int, int], tuple[int, int]]] = {
@@ -155,10 +226,13 @@ _BOUNDS: dict[str, Callable[[int, int], tuple[int, int]]] = {
 
 
 class _ChunkMeaning:
-    """Evaluates chunk steps over polynomials."""
+    """Evaluates chunk steps over polynomials; `weights` scale what each token writes."""
 
-    def __init__(self, values: dict[str, Matrix], decay: list[list[Any]], chunk_decay: str, tokens: int, steps: int, number: Any) -> None:
+    def __init__(
+        self, values: dict[str, Matrix], decay: list[list[Any]], weights: list[Any], chunk_decay: str, tokens: int, steps: int, number: Any
+    ) -> None:
         self.values, self.decay, self.chunk_decay, self.tokens, self.number = values, decay, chunk_decay, tokens, number
+        self.weights = weights
         self.steps = steps  # micro-steps that write at a token
         self.zero, self.one = number(0.0), number(1.0)
 
@@ -204,7 +278,7 @@ class _ChunkMeaning:
                 return [[x if j < i + (not strict) else self.zero for j, x in enumerate(row)] for i, row in enumerate(self.value(matrix))]
             case Gamma(exclusive):
                 n = range(self.tokens)
-                return [[self.span(j, i - exclusive, 0) if j <= i - exclusive else self.zero for j in n] for i in n]
+                return [[self.weights[j] * self.span(j, i - exclusive, 0) if j <= i - exclusive else self.zero for j in n] for i in n]
             case Score():
                 return self._score(node)
             case DecayedProduct():
@@ -213,7 +287,14 @@ class _ChunkMeaning:
                 rows = self.value(matrix)
                 scalar = self.chunk_decay == "scalar"
                 spans = [_BOUNDS[stretch](i, self.tokens) for i in range(self.tokens)]
-                return [[x * self.span(*spans[i], 0 if scalar else k) for k, x in enumerate(row)] for i, row in enumerate(rows)]
+                weights = self.weights if stretch == "end" else [self.one] * self.tokens
+                return [
+                    [x * weights[i] * self.span(*spans[i], 0 if scalar else k) for k, x in enumerate(row)] for i, row in enumerate(rows)
+                ]
+            case Beside(matrix, columns):
+                beside = [None if c is None else self.value(c) for c in columns]
+                extra = [[self.zero if c is None else c[i][0] for c in beside] for i in range(self.tokens)]
+                return [[*row, *more] for row, more in zip(self.value(matrix), extra, strict=True)]
             case Through(matrix):
                 return [[x * self.span(-1, self.tokens - 1, k) for x in row] for k, row in enumerate(self.value(matrix))]
         raise AssertionError(f"{type(node).__name__} is not part of the forward form")

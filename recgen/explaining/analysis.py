@@ -98,19 +98,29 @@ def _read_line(form: NormalForm, i: int, read: ReadOut, s: Style) -> str:
 
 
 def _numbered(letter: str, i: int, among: tuple[object, ...], s: Style) -> str:
-    return s.symbol(letter, sub=str(i + 1) if len(among) > 1 else "")
+    base, _, sup = letter.partition("^")
+    return s.symbol(base, sup, str(i + 1) if len(among) > 1 else "")
 
 
 def _decay(form: NormalForm, s: Style) -> str:
     if form.decay.kind == "none":
         return ""
-    factor = s.exp("g") if form.decay.signed is None else s.symbol("α")
+    log = "g" if form.stabilizer is None else f"g + {_scale(form, 't-1', s)} - {_scale(form, 't', s)}"
+    factor = s.exp(log) if form.decay.signed is None else s.symbol("α")
     return f"{s.diag(factor) if form.decay.kind == 'vector' else factor}{s.times}"
 
 
+def _scale(form: NormalForm, at: str, s: Style) -> str:
+    """The running maximum at a token."""
+    assert form.stabilizer is not None
+    return s.symbol(form.stabilizer.state.name, sub=at)
+
+
 def _state_line(form: NormalForm, s: Style) -> str:
+    weight = "" if form.stabilizer is None else s.exp(f"l - {_scale(form, 't', s)}") + s.times
     writes = [
-        f"{_numbered('w', i, form.streams, s)}{s.times}{s.transposed(_numbered('E', i, form.streams, s))}" for i in range(len(form.streams))
+        f"{weight}{_numbered('w', i, form.streams, s)}{s.times}{s.transposed(_numbered('E', i, form.streams, s))}"
+        for i in range(len(form.streams))
     ]
     return f"{s.symbol('S', sub='t')} = {' + '.join([_decay(form, s) + s.symbol('S', sub='t-1'), *writes])}"
 
@@ -143,9 +153,13 @@ def _bindings(form: NormalForm, printer: TermPrinter) -> list[tuple[Formula, str
         add("α", 0, (), form.decay.signed, "what multiplies the state; of either sign")
     elif form.decay.log is not None:
         add("g", 0, (), form.decay.log, "log decay" + (", constant in time" if form.decay.constant else ""))
+    if form.stabilizer is not None:
+        add("l", 0, (), form.stabilizer.weight, "log weight of what is written")
     for i, s in enumerate(form.streams):
         add("w", i, form.streams, s.write, "write direction")
         add("X", i, form.streams, s.value, "value written")
+        for column, number in zip(form.columns, s.columns, strict=False):
+            add(f"x^{column.name}", i, form.streams, number, f"number written into {column.name}")
         add("c", i, form.streams, s.strength, "strength of the correction")
         add("a", i, form.streams, s.correct, "correction direction")
     for i, r in enumerate(form.reads):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from recgen.derive.chunk_ir import (
+    Beside,
     Causal,
     ChunkForm,
     DecayColumn,
@@ -17,6 +18,7 @@ from recgen.derive.chunk_ir import (
     MatMul,
     Negative,
     Node,
+    Part,
     RowSum,
     Scaled,
     ScaledColumns,
@@ -33,7 +35,7 @@ from recgen.explaining.styles import TEXT, Formula, Style, formula
 
 SUM, HADAMARD, PRODUCT, ATOM = range(4)
 
-_OPERANDS = {"q": "Q", "w": "K", "a": "A", "X": "X", "c": "c", "g": "g"}
+_OPERANDS = {"q": "Q", "w": "K", "a": "A", "X": "X", "x": "x", "c": "c", "g": "g", "l": "l"}
 """The matrices whose rows are the operands of the chunk's tokens."""
 
 _STEPS = {
@@ -41,7 +43,7 @@ _STEPS = {
     "k_end": "K^end", "E": "E", "S": "S", "read": "O", "d_read": "dO", "dO_in": "dO^in", "dE_read": "dE^in", "dS_read": "dS^in",
     "Z": "dE", "dS": "dS", "dX": "dY", "dR": "dF", "found": "F", "found_in": "F^in", "dq_in": "dQ^in", "dw_end": "dK^end", "D_qk": "dA^qk",
     "D_kk": "dA^kk", "P_qk": "M^qk", "P_kk": "M^kk", "dl_qk": "dQ^qk", "dr_qk": "dK^qk", "dg_qk": "N^qk", "dr_kk": "dK^kk",
-    "dg_kk": "N^kk", "A_qe": "A^qe", "taken": "O^qe",
+    "dg_kk": "N^kk", "written": "X^all", "A_qe": "A^qe", "taken": "O^qe",
     "D_qe": "dA^qe", "P_qe": "M^qe", "read_in": "O^in", "dl_qe": "O^qe", "dr_qe": "dK^qe", "dg_qe": "N^qe",
 }  # fmt: skip
 """Names of steps without their tags, as letters."""
@@ -107,9 +109,14 @@ class ChunkPrinter:
             case Decayed(matrix, stretch):
                 return self._decayed(matrix, stretch, s)
             case Through(matrix):
-                whole = s.exp(s.symbol("G", sub="C"))
+                whole = s.exp(self._through(s))
                 factor = s.diag(whole) if self.chunk.decay == "vector" else whole
                 return f"{factor}{s.times}{self.node(matrix, s, PRODUCT)}", PRODUCT
+            case Beside(matrix, columns):
+                beside = ("0" if c is None else self.node(c, s) for c in columns)
+                return f"[{', '.join((self.node(matrix, s), *beside))}]", ATOM
+            case Part(matrix, column, _):
+                return s.symbol(f"[{self.node(matrix, s)}]", sub="V" if column is None else f"V+{column + 1}"), ATOM
             case RowSum(matrix):
                 return s.call("rowsum", self.node(matrix, s)), ATOM
             case Gamma(exclusive):
@@ -127,14 +134,20 @@ class ChunkPrinter:
             return f"{factor}{s.hadamard}{self.node(matrix, s, ATOM)}", HADAMARD
         return f"{s.diag(factor)}{s.times}{self.node(matrix, s, PRODUCT)}", PRODUCT
 
-    @staticmethod
-    def _stretch(stretch: str, s: Style) -> str:
+    def _stretch(self, stretch: str, s: Style) -> str:
         last = s.symbol("G", sub="C")
+        if self.chunk.stabilized:
+            return {"start": f"G + {s.symbol('m', sub='0')} - m", "end": f"{last} - G + l - {s.symbol('m', sub='C')}"}[stretch]
         return {"start": "G", "before": "H", "end": f"{last} - G"}[stretch]
+
+    def _through(self, s: Style) -> str:
+        scale = f" + {s.symbol('m', sub='0')} - {s.symbol('m', sub='C')}" if self.chunk.stabilized else ""
+        return s.symbol("G", sub="C") + scale
 
     def _gamma(self, exclusive: bool, s: Style) -> str:
         later = s.symbol("H" if exclusive else "G", sub="i")
-        inside = s.exp(f"{later} - {s.symbol('G', sub='j')}")
+        scale = f" + {s.symbol('l', sub='j')} - {s.symbol('m', sub='i')}" if self.chunk.stabilized else ""
+        inside = s.exp(f"{later} - {s.symbol('G', sub='j')}{scale}")
         return f"{inside}{s.words(f' for j {self._relation(exclusive)} i, else 0')}"
 
     @staticmethod
@@ -194,7 +207,7 @@ class ChunkPrinter:
 
     def _past_every_token(self, node: GateGradient, s: Style) -> str:
         """The incoming state's link to the outgoing one."""
-        product, whole = self._sub(Hadamard(node.state, node.gradient), "kv", s), s.exp(s.symbol("G", sub="C"))
+        product, whole = self._sub(Hadamard(node.state, node.gradient), "kv", s), s.exp(self._through(s))
         if self.chunk.decay == "vector":
             return s.total("v", f"{s.exp(s.symbol('G', sub='Ck'))}{s.times}{product}")
         return f"{whole}{s.times}{s.total('kv', product)}"

@@ -1,4 +1,4 @@
-"""What a chunk form costs: products counted from its steps, as polynomials in C, K and V."""
+"""What a chunk form costs: products counted from its steps, as polynomials in C, K and V; further columns are not counted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from recgen.derive.chunk_ir import (
+    Beside,
     Causal,
     ChunkForm,
     DecayColumn,
@@ -19,6 +20,7 @@ from recgen.derive.chunk_ir import (
     MatMul,
     Negative,
     Node,
+    Part,
     RowSum,
     Scaled,
     ScaledColumns,
@@ -127,6 +129,10 @@ class _Shapes:
                 return self.of(terms[0])
             case Scaled(_, m) | ScaledColumns(m, _) | Negative(m) | Symmetric(m) | Causal(m) | Decayed(m) | Through(m) | Hadamard(m, _):
                 return self.of(m)
+            case Beside(m):
+                return self.of(m)
+            case Part(m, column):
+                return self.of(m) if column is None else ("C", "1")
             case RowSum() | DecayColumn():
                 return ("C", "1")
             case Gamma() | Score() | Inverse():

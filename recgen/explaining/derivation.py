@@ -62,13 +62,18 @@ _PROOF = (
 def _letters(chunk: ChunkForm, operands: OperandSet) -> str:
     """Which matrix stacks which operand."""
     stacked = [
-        f"{operand_letter(chunk, o.name)} stacks {_lower(chunk, o.name)}" for o in chunk.operands if o.name not in ("log_decay", "sign")
+        f"{operand_letter(chunk, o.name)} stacks {_lower(chunk, o.name)}"
+        for o in chunk.operands
+        if o.name not in ("log_decay", "log_weight", "sign")
     ]
     text = f"Rows are the C tokens of a chunk: {', '.join(stacked)}"
     if chunk.decay != "none":
         text += "; G sums the log decay g over the chunk's tokens up to and including each"
         if any("before" in repr(s.value) or "exclusive=True" in repr(s.value) for s in (*chunk.prepare, *chunk.finish)):
             text += ", H without it"
+    if chunk.stabilized:
+        text += "; l is the log weight of what is written, m the running maximum of G + m_0 and of G_i - G_j + l_j over j ≤ i, m_0 that "
+        text += "before the chunk"
     if any(o.name == "sign" for o in chunk.operands):
         text += "; here g is the logarithm of the multiplier's magnitude, and every decay over a stretch carries the product of its signs"
     return text + "; S is the state at the chunk's start."

@@ -25,9 +25,8 @@ def explain_plan(form: NormalForm, chunk: ChunkForm, plan: KernelPlan, module: G
     """Forms by device, memory, costs."""
     offered = forms(module)
     again = tuple(dict.fromkeys(s.symbol for s in recomputed(chunk)))
-    saved = (
-        f"the state before each chunk, {_FLOAT} {form.key_axis} {form.value_axis} bytes in float32, when a gradient is wanted; nothing else"
-    )
+    columns = f"({form.value_axis} + {len(form.columns)})" if form.columns else form.value_axis
+    saved = f"the state before each chunk, {_FLOAT} {form.key_axis} {columns} bytes in float32, when a gradient is wanted; nothing else"
     costs = _costs(form, chunk)
     rows = tuple((name, p.text(form.key_axis, form.value_axis), f"{p.at(_CHUNK, _SIZE, _SIZE):,.0f}") for name, p in costs)
     sizes = f"{form.key_axis} = {form.value_axis} = {_SIZE}, C = {_CHUNK}"
@@ -77,7 +76,9 @@ def _kernels(plan: KernelPlan) -> tuple[Block, ...]:
     items.append("chunkwise kernels: float32 products in three parts, tf32 or bfloat16; of their tiles the first row that fits is used")
     cut = plan.segments
     items.append(
-        f"a sequence is cut into segments, scanned at once, where that makes {cut.least} or more of {cut.chunks} or more chunks and "
+        "sequences are scanned whole: a segment has no summary of more states than a matrix"
+        if not cut.fill
+        else f"a sequence is cut into segments, scanned at once, where that makes {cut.least} or more of {cut.chunks} or more chunks and "
         f"at most {cut.fill} programs for each multiprocessor"
     )
     items += [

@@ -21,14 +21,17 @@ class TermPrinter:
     def __init__(self, recurrence: Recurrence, reads: int = 1) -> None:
         self.names = {d.value: d.name for d in reversed(recurrence.definitions) if not reads_state(d.value) and isinstance(d.value, Apply)}
         self.reads = reads
+        self.scales = {s.name for s in recurrence.scales}
 
     def formula(self, term: Term, whole: bool = False) -> Formula:
         """The term in both notations; `whole`: the outermost term in full even if it has a name."""
         return Formula(self._text(term, whole)[0], self._latex(term, whole)[0])
 
-    def _read(self, index: int, style: Style) -> str:
-        """What an output calls the vector that it reads from the state."""
-        return style.symbol("r", sub=str(index + 1) if self.reads > 1 else "")
+    def _read(self, index: int, state: str, style: Style) -> str:
+        """What an output calls what it reads: a vector of the matrix, a number of a vector state, or the running maximum."""
+        if state in self.scales:
+            return style.symbol(state, sub="t")
+        return style.symbol("r", state, str(index + 1) if self.reads > 1 else "")
 
     # ---------------------------------------------------------------- text
 
@@ -49,8 +52,8 @@ class TermPrinter:
                 return f"{name}[t{'-1' if lag else '' if micro is None else f', {micro}'}]", ATOM
             case Eye():
                 return "I", ATOM
-            case Read(index):
-                return self._read(index, TEXT), ATOM
+            case Read(index, _, state):
+                return self._read(index, state, TEXT), ATOM
             case Apply():
                 return self._text_of(term)
 
@@ -94,8 +97,8 @@ class TermPrinter:
                 return LATEX.symbol(name, sub="t-1" if lag else "t" if micro is None else f"t,{micro}"), ATOM
             case Eye():
                 return "I", ATOM
-            case Read(index):
-                return self._read(index, LATEX), ATOM
+            case Read(index, _, state):
+                return self._read(index, state, LATEX), ATOM
             case Apply():
                 return self._latex_of(term)
 

@@ -121,3 +121,15 @@ class Recurrence:
     def definition(self, name: str) -> Term:
         """The value of the definition of this name."""
         return next(d.value for d in self.definitions if d.name == name)
+
+    def state(self, name: str) -> StateInfo:
+        """The state of this name."""
+        return next(s for s in self.states if s.name == name)
+
+    @property
+    def scales(self) -> tuple[StateInfo, ...]:
+        """The states that `stabilize log` makes a choice of scale, which no gradient goes through: those without axes.
+
+        Token by token nothing needs it, and every gradient is that of the equations.
+        """
+        return tuple(s for s in self.states if self.stabilize and not self.plan and not s.axes)

@@ -82,10 +82,11 @@ class Eye:
 
 @dataclass(frozen=True)
 class Read:
-    """A vector read from the state, made by the analyzer: the value of `NormalForm.reads[index]`, a column."""
+    """What was read from the state, made by the analyzer: the value of `NormalForm.reads[index]`, a column, or of `state` a number."""
 
     index: int
     shape: Shape
+    state: str = ""
     span: Span | None = field(default=None, compare=False)
 
 

@@ -86,6 +86,7 @@ def _sequence(
     for i, info in enumerate(recurrence.states):
         shape = [sizes.axis(a) for a in info.axes]
         state = torch.zeros(sizes.batch, sizes.heads, *shape, dtype=dtype) if initial is None else initial[i]
+        state = state.detach() if info in recurrence.scales else state
         states[info.name] = _matrix(state, len(info.axes))
     largest = max(_largest(s) for s in states.values())
     rows: list[list[Tensor]] = []
@@ -146,6 +147,7 @@ class Token:
             info = next(s for s in self.recurrence.states if s.name == name)
             value = self.value(info.equation if micro is None else info.micro[micro])
             shape = [self.sizes.axis(a) for a in (*info.axes, "1", "1")[:2]]
+            value = value.detach() if info in self.recurrence.scales else value
             self._states[name, micro] = value.expand(self.sizes.batch, self.sizes.heads, *shape)
         return self._states[name, micro]
 

@@ -80,7 +80,11 @@ KEY_SIDE = "the state is corrected over V and decays by channel over K: a decay 
             TWO,
             "`R[t]` reads `S[t]`: 2 states depend on one another; one matrix state is compiled",
         ),
-        (("S[t] = S[t-1] + k @ v^T", READ, "stabilize log"), KEY_FIRST, "`stabilize log` is not compiled by this revision"),
+        (
+            ("S[t] = S[t-1] + k @ v^T", READ, "stabilize log"),
+            KEY_FIRST,
+            "`stabilize log` needs one state without axes, the running maximum; there are 0",
+        ),
         (
             ("S[t] = S[t-1] + k @ v^T", "o = sum(u) * sqrt(S[t])^T @ q"),
             KEY_FIRST,

@@ -5,6 +5,7 @@ The reference is always `naive_recurrent_<name>` in float64 with autograd.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import recgen
-from recgen.lang.recurrence import ArgumentInfo
+from recgen.lang.recurrence import ArgumentInfo, StateInfo
 from recgen.lang.terms import Argument, reads_state, walk
 from recgen.pipeline import Compiled, ScanCompiled, compile_text
 from recgen.resources import resource
@@ -30,6 +31,7 @@ SPECS = (*sorted(resource("specs").glob("*.rec")), *sorted((Path(__file__).paren
 LOG_DECAYS = {(name, "g"): "use_gate_in_kernel" for name in ("gated_delta_rule", "kda")}
 PROPORTIONS = {(name, "beta"): "use_beta_sigmoid_in_kernel" for name in ("gated_delta_rule", "kda")}
 
+ALL = "all states"
 FORMS: tuple[tuple[str, int | None], ...] = (("chunk_", 16), ("chunk_", 32), ("chunk_", 64), ("fused_recurrent_", None), ("", None))
 BOTH = (("chunk_", 16), ("fused_recurrent_", None))
 
@@ -70,20 +72,48 @@ class Case:
         return tuple(a for a in self.compiled.recurrence.declared if not a.needed_if or any(chosen[o] == v for o, v in a.needed_if))
 
     @property
+    def states(self) -> tuple[StateInfo, ...]:
+        return self.compiled.recurrence.states
+
+    @property
     def state_axes(self) -> tuple[str, ...]:
-        return self.compiled.recurrence.states[0].axes
+        """The axes of the state; of several states together, one axis of all their entries."""
+        return self.states[0].axes if len(self.states) == 1 else (ALL,)
+
+    def apart(self, state: Tensor | None, sizes: Mapping[str, int] | None = None) -> tuple[Tensor | None, ...]:
+        """The states, views of their entries side by side; None for each where there are none."""
+        if state is None or len(self.states) == 1:
+            return (state,) * len(self.states)
+        return apart(state, [s.axes for s in self.states], sizes or sizes_of(self))
+
+    def together(self, states: Sequence[Tensor]) -> Tensor:
+        """The inverse of `apart`."""
+        return states[0] if len(self.states) == 1 else together(states)
 
     @property
     def turned(self) -> bool:
         """Whether the operators have a matrix state by its second axis first."""
-        return self.module._STATES[0].turned
+        return len(self.states) == 1 and self.module._STATES[0].turned
 
     @property
     def axes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(x for a in self.arguments for x in a.axes))
 
-    def function(self, form: str):
+    def emitted(self, form: str):
+        """A form of the module as it is."""
         return getattr(self.module, form + self.name)
+
+    def given(self, state: Tensor | None) -> Tensor | tuple[Tensor | None, ...] | None:
+        """A state as the module takes it: several as a tuple."""
+        return state if state is None or len(self.states) == 1 else self.apart(state)
+
+    def function(self, form: str):
+        """A form of the module; several states are one tensor to the tests, with the entries of all of them side by side."""
+        found = self.emitted(form)
+        if len(self.states) == 1:
+            return found
+        axes = [s.axes for s in self.states]
+        return functools.partial(_as_one, found, axes, [(a.name, a.axes) for a in self.arguments])
 
     def is_log_decay(self, a: ArgumentInfo) -> bool:
         option = LOG_DECAYS.get((self.name, a.name))
@@ -120,6 +150,34 @@ class Case:
         return {o.name: o.default for o in self.compiled.recurrence.options if isinstance(o.default, bool)}
 
 
+def apart(state: Tensor, axes: Sequence[tuple[str, ...]], sizes: Mapping[str, int]) -> tuple[Tensor, ...]:
+    """States of these axes, views of their entries side by side in the last axis."""
+    shapes = [[sizes[x] for x in a] for a in axes]
+    parts = state.split([math.prod(shape) for shape in shapes], -1)
+    return tuple(x.unflatten(-1, shape) if shape else x.squeeze(-1) for x, shape in zip(parts, shapes, strict=True))
+
+
+def together(states: Sequence[Tensor]) -> Tensor:
+    """The entries of several states [N, HV, *axes] side by side."""
+    return torch.cat([x.flatten(2) if x.dim() > 2 else x.unsqueeze(-1) for x in states], -1)
+
+
+def _as_one(form, axes: list[tuple[str, ...]], arguments: list[tuple[str, tuple[str, ...]]], **given):
+    """Calls a form of several states with one tensor for all, and gives back one."""
+    sizes: dict[str, int] = {}
+    for name, own in arguments:
+        x = given.get(name)
+        if isinstance(x, Tensor) and x.dim() > len(own):
+            sizes |= {axis: x.shape[n - len(own)] for n, axis in enumerate(own)}
+    for name in ("initial_state", "state"):
+        if given.get(name) is not None:
+            given[name] = apart(given[name], axes, sizes)
+    results = form(**given)
+    if "state" in given or results[-1] is None:
+        return results
+    return (*results[:-1], together(results[-1]))
+
+
 def _cases(path: Path) -> list[Case]:
     """A spec with every value of its boolean options, the default first."""
     defaults = {o.name: o.default for o in compiled(path).recurrence.options if isinstance(o.default, bool)}
@@ -134,6 +192,7 @@ CASES = [case for case in ALL_CASES if case in DEFAULTS or all(v != case.default
 GATED = [case for case in CASES if case.gates]
 
 each_default = pytest.mark.parametrize("case", DEFAULTS, ids=str)
+each_single = pytest.mark.parametrize("case", [case for case in DEFAULTS if len(case.states) == 1], ids=str)
 each_matrix = pytest.mark.parametrize("case", [case for case in DEFAULTS if len(case.state_axes) == 2], ids=str)
 each_case = pytest.mark.parametrize("case", CASES, ids=str)
 each_combination = pytest.mark.parametrize("case", ALL_CASES, ids=str)
@@ -171,8 +230,13 @@ class Sample:
 
 
 def sizes_of(case: Case) -> dict[str, int]:
-    """Sizes that all differ, but for those that the spec says."""
-    return {axis: 5 + 2 * i for i, axis in enumerate(sorted(case.axes))} | dict(case.compiled.recurrence.consts)
+    """Sizes that all differ, but for those that the spec says; of several states also the number of entries of all."""
+    return with_all(case, {axis: 5 + 2 * i for i, axis in enumerate(sorted(case.axes))} | dict(case.compiled.recurrence.consts))
+
+
+def with_all(case: Case, sizes: dict[str, int]) -> dict[str, int]:
+    """Sizes with the number of entries of all states."""
+    return {**sizes, ALL: sum(math.prod(sizes[x] for x in s.axes) for s in case.states)}
 
 
 def draw(
@@ -181,7 +245,7 @@ def draw(
 ) -> Sample:  # fmt: skip
     """A float64 sample: vectors of unit norm (a correcting stream would grow with others), gates from weak to strong."""
     generator = torch.Generator().manual_seed(seed)
-    sizes = {**sizes_of(case), **(sizes or {}), **dict(case.compiled.recurrence.consts)}
+    sizes = with_all(case, {**sizes_of(case), **(sizes or {}), **dict(case.compiled.recurrence.consts)})
     inputs = {}
     for a in case.arguments:
         count = heads[0] if a.grouped else heads[1]

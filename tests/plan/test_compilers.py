@@ -63,7 +63,7 @@ def test_the_backward_refuses_before_it_launches(fault, monkeypatch: pytest.Monk
     arguments = (*(torch.zeros(1, 16, 1, 16, dtype=torch.bfloat16) for _ in range(3)), torch.zeros(1, 16, 1))
     options = (1.0, *(False for _ in module._FLAGS))
     with pytest.raises(RuntimeError, match=r"^delta_rule: ptxas 12\.8 .* makes wrong gradients"):
-        module._triton_chunk_backward(arguments, options, None, None, 64, torch.zeros(1, 1, 16, 16), (None,), None)
+        module._triton_chunk_backward(arguments, options, (None,), None, 64, torch.zeros(1, 1, 16, 16), (None,), (None,))
 
 
 def test_releases() -> None:

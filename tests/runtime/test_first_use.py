@@ -101,11 +101,11 @@ def inputs(tokens: int = 80, dtype: torch.dtype = torch.bfloat16) -> SimpleNames
 
 
 def forward(module: ModuleType, x: SimpleNamespace, save: bool = True, initial: torch.Tensor | None = None) -> tuple[torch.Tensor, ...]:
-    return module._triton_chunk_forward(x.arguments, x.options, initial, None, 64, save)
+    return module._triton_chunk_forward(x.arguments, x.options, (initial,), None, 64, save)
 
 
 def backward(module: ModuleType, x: SimpleNamespace, found: tuple[torch.Tensor, ...], d_o: torch.Tensor, d_final=None) -> None:
-    module._triton_chunk_backward(x.arguments, x.options, None, None, 64, found[-1], (d_o,), d_final)
+    module._triton_chunk_backward(x.arguments, x.options, (None,), None, 64, found[-1], (d_o,), (d_final,))
 
 
 def test_forward_and_backward_are_compiled_together_before_anything_is_launched(machine: Machine, fresh: ModuleType) -> None:
@@ -157,7 +157,7 @@ def test_the_final_state_s_gradient_is_expected_where_a_state_comes_in(machine: 
     *_, final, states = forward(fresh, x, initial=state)
     machine.events.clear()
     d_o = torch.zeros(1, 80, 2, 32, dtype=torch.bfloat16)
-    fresh._triton_chunk_backward(x.arguments, x.options, state, None, 64, states, (d_o,), torch.zeros_like(final))
+    fresh._triton_chunk_backward(x.arguments, x.options, (state,), None, 64, states, (d_o,), (torch.zeros_like(final),))
     assert machine.of("compile") == []
 
 

@@ -65,10 +65,11 @@ def test_opcheck_of_the_forward_operators(case: Case, kind: str) -> None:
     sample = draw(case, of["tokens"], batch=1 if of["bounds"] else 2, bounds=of["bounds"], state=of["state"]).to(of["dtype"])
     if sample.state is not None:
         sample = key_first(case, sample)
-    for x in (*sample.inputs.values(), *(() if sample.state is None else (sample.state,))):
+    states = tuple(None if x is None else x.detach().clone() for x in case.apart(sample.state))
+    for x in (*sample.inputs.values(), *(x for x in states if x is not None)):
         x.requires_grad_()
     for name in ("chunk_forward", "recurrent_forward"):
-        arguments = (*operator_arguments(case, sample), sample.state, sample.bounds, 16, True)
+        arguments = (*operator_arguments(case, sample), *states, sample.bounds, 16, True)
         torch.library.opcheck(getattr(operators(case), name).default, arguments, test_utils=("test_schema", "test_faketensor"))
     if kind == "packed":
         tests = ("test_autograd_registration", "test_aot_dispatch_dynamic")
@@ -83,9 +84,10 @@ def test_opcheck_of_the_backward_operators(case: Case) -> None:
         sample = key_first(case, sample)
         incoming[-1] = incoming[-1].mT if case.turned else incoming[-1]
         for kind in ("chunk", "recurrent"):
-            *_, states = getattr(operators(case), f"{kind}_forward")(*leading, sample.state, sample.bounds, 16, True)
+            *_, states = getattr(operators(case), f"{kind}_forward")(*leading, *case.apart(sample.state), sample.bounds, 16, True)
             for given in (incoming, [None] * (len(incoming) - 1) + incoming[-1:]):
-                arguments = (*leading, sample.state, sample.bounds, 16, states, *given)
+                d_states = case.apart(given[-1])
+                arguments = (*leading, *case.apart(sample.state), sample.bounds, 16, states, *given[:-1], *d_states)
                 operator = getattr(operators(case), f"{kind}_backward").default
                 torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor"))
 
@@ -94,7 +96,7 @@ def test_opcheck_of_the_backward_operators(case: Case) -> None:
 def test_opcheck_of_the_step(case: Case) -> None:
     sample = key_first(case, draw(case, 1).to(torch.float32))
     for indices in (None, torch.tensor([1, -1])):
-        arguments = (*operator_arguments(case, sample), sample.state.clone(), indices)
+        arguments = (*operator_arguments(case, sample), *(x.clone() for x in case.apart(sample.state)), indices)
         torch.library.opcheck(operators(case).step.default, arguments, test_utils=("test_schema", "test_faketensor"))
 
 

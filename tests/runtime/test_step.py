@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.numerics.helpers import Case, assert_close, call, draw, each_case, each_default, each_matrix, errors, names
+from tests.numerics.helpers import Case, assert_close, call, draw, each_case, each_default, each_matrix, each_single, errors, names
 
 
 def token_of(case: Case, seed: int = 0, batch: int = 2) -> dict[str, Tensor]:
@@ -130,7 +130,7 @@ def test_no_gradient_is_promised(case: Case) -> None:
     assert torch.equal(state, before)
 
 
-@each_default
+@each_single
 def test_wrong_states_and_slots(case: Case) -> None:
     token, state = token_of(case), state_of(case, 2)
 

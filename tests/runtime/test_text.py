@@ -65,7 +65,7 @@ def test_structure_follows_the_recurrence(path: Path) -> None:
     kind = form.decay.kind
     assert ("solve_triangular" in text) == form.feedback
     assert ("def _score(" in text) == (kind == "vector")
-    assert ("def _gamma(" in text) == (kind == "scalar")
+    assert ("def _gamma(" in text) == (kind == "scalar" and form.stabilizer is None)
     assert ("def _cumulate(" in text) == (kind != "none")
 
 
@@ -138,10 +138,11 @@ def largest(case: Case, tokens: int, chunk: int, size: int) -> Largest:
     numbers = [1.0 for o in case.compiled.recurrence.options if not isinstance(o.default, bool)]
     options = (*numbers, *(value for _, value in case.flags))
     module, incoming = case.module, cotangents(case, sample)
-    incoming[-1] = torch.zeros(1, 1, *(size for _ in case.state_axes))
+    d_final = tuple(torch.zeros(1, 1, *(size for _ in s.axes)) for s in case.states)
+    none = (None,) * len(case.states)
     with Largest() as seen, torch.no_grad():
-        *_, states = module._torch_chunk_forward(arguments, options, None, None, chunk, True)
-        module._torch_chunk_backward(arguments, options, None, None, chunk, states, tuple(incoming[:-1]), incoming[-1])
+        *_, states = module._torch_chunk_forward(arguments, options, none, None, chunk, True)
+        module._torch_chunk_backward(arguments, options, none, None, chunk, states, tuple(incoming[:-1]), d_final)
     return seen
 
 

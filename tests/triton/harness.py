@@ -120,8 +120,10 @@ class Inputs:
         if case.change is not None:
             self.arguments = case.change(self.arguments)
         self.sequences = len(case.bounds) - 1 if case.bounds else case.batch
-        shape = (self.sequences, case.heads, *(case.sizes[a] for a in self.form.state.axes))
-        self.initial = torch.randn(shape, generator=draw).to(torch.promote_types(case.dtype, torch.float32)) if case.initial else None
+        wide = torch.promote_types(case.dtype, torch.float32)
+        shapes = [(self.sequences, case.heads, *(case.sizes[a] for a in s.axes)) for s in self.recurrence.states]
+        states = tuple(torch.randn(shape, generator=draw).to(wide) for shape in shapes)
+        self.initial = None if not case.initial else states[0] if len(states) == 1 else states
 
     def _draw(self, info: ArgumentInfo, draw: torch.Generator) -> Tensor | None:
         """Values within the domain; vectors at unit norm, so that corrections contract."""
@@ -155,14 +157,36 @@ class Inputs:
         return torch.tensor(self.case.bounds, dtype=torch.int32) if self.case.bounds else None
 
     def oriented(self, state: Tensor | None) -> Tensor | None:
-        """A state as [key axis, value axis], a view."""
+        """The matrix state as [key axis, value axis], a view."""
         return state.mT if state is not None and self.form.transposed else state
 
-    def loop(self, arguments: dict[str, Tensor | None], initial: Tensor | None) -> tuple[Tensor, ...]:
-        """The reference's outputs, and its final state as [key axis, value axis]."""
+    @property
+    def declared(self) -> tuple[Tensor | None, ...]:
+        """The initial states as declared, None for each where there are none."""
+        found = self.initial if isinstance(self.initial, tuple) else (self.initial,)
+        return found if self.initial is not None else (None,) * len(self.recurrence.states)
+
+    @property
+    def states(self) -> tuple[Tensor | None, ...]:
+        """The initial states as the kernels take them."""
+        return self.turned(self.declared)
+
+    def turned(self, states: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+        """States with the matrix by its key axis."""
+        infos = self.recurrence.states
+        return tuple(self.oriented(x) if info == self.form.state else x for x, info in zip(states, infos, strict=True))
+
+    def names(self, prefix: str) -> tuple[str, ...]:
+        """What the states are called."""
+        infos = self.recurrence.states
+        return (f"{prefix} state",) if len(infos) == 1 else tuple(f"{prefix} state {s.name}" for s in infos)
+
+    def loop(self, arguments: dict[str, Tensor | None], initial: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
+        """The reference's outputs, and its final states, the matrix as [key axis, value axis]."""
         bounds = list(self.case.bounds) if self.case.bounds else None
-        *outputs, final = Loop(self.recurrence, self.case.sizes, self.options).run(arguments, initial, bounds)
-        return (*outputs, self.oriented(final))
+        found = Loop(self.recurrence, self.case.sizes, self.options).run(arguments, initial, bounds)
+        count = len(self.recurrence.outputs)
+        return (*found[:count], *self.turned(found[count:]))
 
 
 def _default(default: bool | Term, sizes: dict[str, int]) -> float | bool:
@@ -202,15 +226,15 @@ def check(case: Case, backward: bool = True) -> None:
     """Forward, and every gradient, against the loop and its autograd."""
     inputs = Inputs(case)
     wide = {k: None if x is None else x.double().requires_grad_() for k, x in inputs.arguments.items()}
-    initial = None if inputs.initial is None else inputs.initial.double().requires_grad_()
+    initial = None if inputs.initial is None else tuple(x.double().requires_grad_() for x in inputs.declared)
     wanted = inputs.loop(wide, initial)
     found = forward(inputs, backward)
-    for name, x, y in zip([*inputs.recurrence.outputs, "final state"], found, wanted, strict=False):
+    for name, x, y in zip([*inputs.recurrence.outputs, *inputs.names("final")], found, wanted, strict=False):
         compare(name, x, y, LIMITS[case.dtype][0])
     if backward:
         draw = torch.Generator().manual_seed(case.seed + 1)
         cotangents = [torch.randn(y.shape, generator=draw).to(x.dtype) for x, y in zip(found, wanted, strict=False)]
-        leaves = {"initial state": initial, **wide}
+        leaves = {**dict(zip(inputs.names("initial"), initial or (), strict=False)), **wide}
         leaves = {k: x for k, x in leaves.items() if x is not None}
         pairs = [(y, c.double()) for y, c in zip(wanted, cotangents, strict=False) if y.requires_grad]  # without tokens, outputs do not
         roots, seeds = [y for y, _ in pairs], [c for _, c in pairs]
@@ -223,23 +247,23 @@ def forward(inputs: Inputs, save: bool = True) -> tuple[Tensor, ...]:
     functions = module(inputs.case.spec)
     if inputs.case.chunk is not None:
         with segmented(functions, inputs.case.segment):
-            return functions._triton_chunk_forward(*inputs.split, inputs.oriented(inputs.initial), inputs.bounds, inputs.case.chunk, save)
+            return functions._triton_chunk_forward(*inputs.split, inputs.states, inputs.bounds, inputs.case.chunk, save)
     with tiled(functions, inputs.case.entries):
-        return functions._triton_recurrent_forward(*inputs.values, inputs.oriented(inputs.initial), inputs.bounds, save)
+        return functions._triton_recurrent_forward(*inputs.values, *inputs.states, inputs.bounds, save)
 
 
 def gradients(inputs: Inputs, saved: Tensor, cotangents: list[Tensor | None]) -> dict[str, Tensor | None]:
-    """The gradient of every argument by name, and of the initial state, oriented as the kernels have it."""
+    """The gradient of every argument by name, and of the initial states, oriented as the kernels have them."""
     functions = module(inputs.case.spec)
     if inputs.case.chunk is not None:
-        *outputs, final = cotangents
-        rest = (inputs.oriented(inputs.initial), inputs.bounds, inputs.case.chunk, saved, tuple(outputs), final)
+        count = len(inputs.recurrence.outputs)
+        rest = (inputs.states, inputs.bounds, inputs.case.chunk, saved, tuple(cotangents[:count]), tuple(cotangents[count:]))
         with segmented(functions, inputs.case.segment):
             found = functions._triton_chunk_backward(*inputs.split, *rest)
-        return dict(zip([*inputs.arguments, "initial state"], found, strict=True))
+        return dict(zip([*inputs.arguments, *inputs.names("initial")], found, strict=True))
     with tiled(functions, inputs.case.entries):
-        found = functions._triton_recurrent_backward(*inputs.values, inputs.oriented(inputs.initial), inputs.bounds, saved, *cotangents)
-    return dict(zip([*inputs.arguments, "initial state"], found, strict=True))
+        found = functions._triton_recurrent_backward(*inputs.values, *inputs.states, inputs.bounds, saved, *cotangents)
+    return dict(zip([*inputs.arguments, *inputs.names("initial")], found, strict=True))
 
 
 def check_gradients(inputs: Inputs, found: dict[str, Tensor | None], expected: dict[str, Tensor]) -> None:
@@ -249,8 +273,10 @@ def check_gradients(inputs: Inputs, found: dict[str, Tensor | None], expected: d
         if wanted is None or x is None:
             assert wanted is None and x is None, f"the gradient of {name} is missing, or there is one too many"
             continue
-        if name == "initial state":
-            wanted = inputs.oriented(wanted)
+        if name in inputs.names("initial"):
+            wanted = (
+                inputs.oriented(wanted) if name == inputs.names("initial")[inputs.recurrence.states.index(inputs.form.state)] else wanted
+            )
         else:
             assert x.dtype == inputs.arguments[name].dtype, f"the gradient of {name} is in another dtype"
         compare(f"gradient of {name}", x, wanted, LIMITS[inputs.case.dtype][1])

@@ -125,7 +125,7 @@ class Meta(Inputs):
     def __init__(self, case: Case) -> None:
         super().__init__(case)
         self.arguments = {k: None if x is None else x.to("meta") for k, x in self.arguments.items()}
-        self.state = self.oriented(None if self.initial is None else self.initial.to("meta"))
+        self.initial = tuple(x.to("meta") for x in self.declared) if self.initial is not None else None
 
     @property
     def bounds(self) -> torch.Tensor | None:
@@ -174,21 +174,23 @@ def launches(point: Point) -> tuple[Launch, ...]:
     """Every launch of a point, in order; equal ones once."""
     functions, inputs = module(point.spec), Meta(case_of(point))
     calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
-    state, bounds = inputs.state, inputs.bounds
+    states, bounds = inputs.states, inputs.bounds
+    count = len(inputs.recurrence.outputs)
     tokens = make_plan(compiled(point.spec)[0]).tokens
     with recording(functions, point.target, calls):
-        *outputs, final, saved = functions._triton_recurrent_forward(*inputs.values, state, bounds, True)
-        functions._triton_recurrent_backward(*inputs.values, state, bounds, saved, *outputs, final)
+        *results, saved = functions._triton_recurrent_forward(*inputs.values, *states, bounds, True)
+        functions._triton_recurrent_backward(*inputs.values, *states, bounds, saved, *results)
         slots = None if bounds is None else torch.zeros(1, dtype=torch.int32, device="meta")
-        functions._triton_step(*inputs.token(), state, slots)
+        functions._triton_step(*inputs.token(), *states, slots)
         if point.dtype == "float64":
             chunks: tuple[int, ...] = ()
         else:
-            chunks = (0,) if bounds is None else (0, 1)
+            chunks = (0,) if bounds is None or len(states) > 1 else (0, 1)  # several states are not cut into segments
         for each in chunks:
             with segmented(functions, each):
-                *outputs, final, saved = functions._triton_chunk_forward(*inputs.split, state, bounds, tokens, True)
-                functions._triton_chunk_backward(*inputs.split, state, bounds, tokens, saved, tuple(outputs), final)
+                *results, saved = functions._triton_chunk_forward(*inputs.split, states, bounds, tokens, True)
+                given = (tuple(results[:count]), tuple(results[count:]))
+                functions._triton_chunk_backward(*inputs.split, states, bounds, tokens, saved, *given)
     found = [specialised(*call) for call in calls]
     return tuple({launch.digest: launch for launch in found}.values())
 

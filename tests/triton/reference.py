@@ -43,7 +43,7 @@ class Loop:
     def __init__(self, recurrence: Recurrence, sizes: dict[str, int], options: dict[str, float | bool]) -> None:
         self.recurrence, self.sizes, self.options = recurrence, sizes, options
 
-    def value(self, term: Term, inputs: dict[str, Tensor], states: dict[tuple[int, int | None], Tensor]) -> Tensor:
+    def value(self, term: Term, inputs: dict[str, Tensor], states: dict[tuple[str, int, int | None], Tensor]) -> Tensor:
         match term:
             case Constant(value):
                 return torch.tensor(value, dtype=torch.float64).reshape(1, 1)
@@ -53,8 +53,8 @@ class Loop:
                 return torch.tensor(float(self.options[name]), dtype=torch.float64).reshape(1, 1)
             case Argument(name):
                 return inputs[name]
-            case State(lag=lag, micro=micro):
-                return states[lag, micro]
+            case State(name, lag=lag, micro=micro):
+                return states[name, lag, micro]
             case Eye((axis, _)):
                 return torch.eye(self.sizes[axis], dtype=torch.float64)
             case Apply("select", (then, otherwise), _, option):
@@ -64,42 +64,49 @@ class Loop:
                 return FUNCTIONS[op](*values)
         raise AssertionError(term)
 
-    def run(self, arguments: dict[str, Tensor | None], initial: Tensor | None, bounds: list[int] | None) -> tuple[Tensor, ...]:
-        """Outputs [B, T, HV, *axes], then the final state as declared; `bounds` are the sequences of a packed batch."""
+    def run(self, arguments: dict[str, Tensor | None], initial: tuple[Tensor, ...] | None, bounds: list[int] | None) -> tuple[Tensor, ...]:
+        """Outputs [B, T, HV, *axes], then the final states as declared; `bounds` are the sequences of a packed batch."""
         if bounds is None:
             return self._sequence(arguments, initial)
         parts = []
         for n, (start, stop) in enumerate(pairwise(bounds)):
             is_input = {a.name: a.role == "input" for a in self.recurrence.arguments}
             piece = {k: x[:, start:stop] if x is not None and is_input[k] else x for k, x in arguments.items()}
-            parts.append(self._sequence(piece, None if initial is None else initial[n : n + 1]))
-        *outputs, finals = zip(*parts, strict=True)
-        return (*(torch.cat(o, 1) for o in outputs), torch.cat(finals, 0))
+            parts.append(self._sequence(piece, None if initial is None else tuple(x[n : n + 1] for x in initial)))
+        count = len(self.recurrence.outputs)
+        return tuple(torch.cat(x, 1 if i < count else 0) for i, x in enumerate(zip(*parts, strict=True)))
 
-    def _sequence(self, arguments: dict[str, Tensor | None], initial: Tensor | None) -> tuple[Tensor, ...]:
+    def _sequence(self, arguments: dict[str, Tensor | None], initial: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
         infos = {a.name: a for a in self.recurrence.arguments}
         present = {k: x for k, x in arguments.items() if x is not None}
         heads = max(x.shape[0 if infos[k].role == "param" else 2] for k, x in present.items())
         batch, tokens = next(x.shape[:2] for k, x in present.items() if infos[k].role == "input")
-        state_info = self.recurrence.states[0]
-        rows, columns = (self.sizes[a] for a in state_info.axes)
-        state = torch.zeros(batch, heads, rows, columns, dtype=torch.float64) if initial is None else initial
+        infos_of_states = self.recurrence.states
+        before = {}
+        for i, info in enumerate(infos_of_states):
+            shape = (batch, heads, *(self.sizes[a] for a in info.axes))
+            state = torch.zeros(shape, dtype=torch.float64) if initial is None else initial[i]
+            state = state.detach() if info in self.recurrence.scales else state
+            before[info.name] = state.view(*state.shape, *(1,) * (2 - len(info.axes)))
         outputs: dict[str, list[Tensor]] = {name: [] for name in self.recurrence.outputs}
         for t in range(tokens):
             token = {}
             for k, x in present.items():
                 x = x[None] if infos[k].role == "param" else x[:, t].repeat_interleave(heads // x.shape[2], 1)
                 token[k] = x[..., None] if x.dim() == 3 else x[..., None, None]
-            states: dict[tuple[int, int | None], Tensor] = {(1, None): state}
-            for i, equation in enumerate(state_info.micro):
-                states[0, i] = self.value(equation, token, states) + 0 * state
-            states[0, None] = self.value(state_info.equation, token, states) + 0 * state
+            states: dict[tuple[str, int, int | None], Tensor] = {(name, 1, None): state for name, state in before.items()}
+            for info in sorted(infos_of_states, key=lambda x: x not in self.recurrence.scales):  # a scale first: the others read it
+                for i, equation in enumerate(info.micro):
+                    states[info.name, 0, i] = self.value(equation, token, states) + 0 * before[info.name]
+                after = self.value(info.equation, token, states) + 0 * before[info.name]
+                states[info.name, 0, None] = after.detach() if info in self.recurrence.scales else after
             for name in outputs:
                 term = self.recurrence.definition(name)
                 y = self.value(term, token, states).expand(batch, heads, -1, -1)
                 outputs[name].append(y.flatten(2) if term.shape != SCALAR else y[..., 0, 0])
-            state = states[0, None]
-        return (*(self._stack(name, ys, batch, heads) for name, ys in outputs.items()), state)
+            before = {info.name: states[info.name, 0, None] for info in infos_of_states}
+        finals = (before[info.name].reshape(batch, heads, *(self.sizes[a] for a in info.axes)) for info in infos_of_states)
+        return (*(self._stack(name, ys, batch, heads) for name, ys in outputs.items()), *finals)
 
     def _stack(self, name: str, ys: list[Tensor], batch: int, heads: int) -> Tensor:
         if ys:

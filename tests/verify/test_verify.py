@@ -12,6 +12,7 @@ from recgen.derive.chunk_ir import Negative, Sum
 from recgen.pipeline import compile_text
 from recgen.verify import reproduce, verify
 from recgen.verify.cases import TOKENS, Case, cases, flag_combinations, pairwise
+from recgen.verify.forms import state_names
 from recgen.verify.inputs import LIMIT, draw, roles
 from recgen.verify.report import Tally, error
 from tests.verify.helpers import ROOT, SPECS, arguments_of, compiled, with_chunk_form, with_text
@@ -30,7 +31,9 @@ def test_every_spec_verifies(path):
     assert checks == {"forms", "packed", "split", "strides", "causality", "run to run"}
     assert {row.form for row in report.rows} == {"naive", "chunk", "recurrent", "step"}
     arguments = {f"d {a.name}" for a in compiled(name_of(path)).recurrence.arguments}
-    assert arguments | {"d initial state", "final state"} <= {row.tensor for row in report.rows}
+    count = len(compiled(name_of(path)).recurrence.states)
+    states = {*(f"d {name}" for name in state_names("initial", count)), *state_names("final", count)}
+    assert arguments | states <= {row.tensor for row in report.rows}
     assert json.loads(json.dumps(report.to_json()))["ok"] is True
 
 

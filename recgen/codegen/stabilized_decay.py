@@ -1,0 +1,58 @@
+"""The chunkwise kernels' lines for one decay per token and head under a running maximum of log weights.
+
+Everything that decays has the write's weight in it and is divided by the exponential of the maximum (see the PyTorch form): the rest is as
+for a decay alone. A kernel of its own finds the maximum before each chunk, `w_scales`; within a chunk each kernel finds it again.
+"""
+
+from __future__ import annotations
+
+from recgen.codegen.chunk_decay import NAN_STAYS, Lines
+from recgen.codegen.scalar_decay import ScalarDecay
+
+
+class StabilizedDecay(ScalarDecay):
+    """One decay per token and head, and one log weight."""
+
+    @property
+    def names(self) -> Lines:
+        """Operands that describe the decay."""
+        return ("log_decay", "log_weight")
+
+    def sums(self) -> Lines:
+        """Log decays cumulated as two sums, of multiples of 1/512 and of the rest, in natural units as the maximum is; weights."""
+        return (
+            f"b_log = tl.maximum(b_log_decay, -511.0, {NAN_STAYS})",
+            "b_coarse = tl.floor(b_log * 512 + 0.5) / 512",
+            "b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log - b_coarse, 0)",
+            "b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)",
+            'b_weights = tl.where(m_t, b_log_weight, float("-inf"))  # tokens beyond the last write nothing',
+        )
+
+    def cumulate(self) -> Lines:
+        """The maximum up to every token, and what it leaves of decays from the chunk's start and to its end."""
+        return (
+            *self.sums(),
+            "b_scale = tl.load(w_scales)",
+            "b_links = (b_Gc[:, None] - b_Gc[None, :]) + (b_Gf[:, None] - b_Gf[None, :]) + b_weights[None, :]",
+            'b_maximum = tl.maximum(b_Gc + b_Gf + b_scale, tl.max(tl.where(m_ij, b_links, float("-inf")), 1))',
+            "b_last = tl.sum(tl.where(o_c == BC - 1, b_maximum, 0.0), 0)",
+            "b_from_start = tl.exp((b_scale - b_maximum) + b_Gc + b_Gf)",
+            "b_to_end = tl.exp((b_weights - b_last) + (b_Lc - b_Gc) + (b_Lf - b_Gf))",
+            "b_through = tl.exp((b_scale - b_last) + b_Lc + b_Lf)",
+        )
+
+    def gammas(self) -> Lines:
+        """Γ with the weights."""
+        differences = "(b_Gc[:, None] - b_Gc[None, :]) + (b_Gf[:, None] - b_Gf[None, :])"
+        return (
+            f"b_links = (b_weights[None, :] - b_maximum[:, None]) + {differences}",
+            f"b_gamma = tl.where(m_ij, tl.exp(tl.minimum(b_links, 0.0, {NAN_STAYS})), 0.0)",
+        )
+
+    def scales(self) -> Lines:
+        """The maximum after a chunk, from that before it."""
+        return (
+            *self.sums(),
+            "b_ends = b_weights + (b_Lc - b_Gc) + (b_Lf - b_Gf)",
+            "b_scale = tl.maximum(b_Lc + b_Lf + b_scale, tl.max(b_ends, 0))",
+        )
