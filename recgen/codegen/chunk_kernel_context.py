@@ -49,7 +49,7 @@ def _scale_text(form: NormalForm, kernels: ChunkKernels) -> ScaleText:
 class ChunkKernelContext:
     """Lines of the four kernels and the host's constants.
 
-    `across`: something reads the state from its other side; `keeps_float32`: the states between chunks are not rounded to the inputs'
+    `keeps_float32`: the states between chunks are not rounded to the inputs'
     precision, which matters where they make most of a gate's gradient, and would cost registers where there are corrections too.
     """
 
@@ -63,7 +63,6 @@ class ChunkKernelContext:
     signed: bool
     vector: bool
     corrects: bool
-    across: bool
     keeps_float32: bool
     passing: bool
     matrices: int
@@ -118,7 +117,6 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPla
         signed=form.decay.signed is not None,
         vector=kernels.decay.vector,
         corrects=form.feedback,
-        across=bool(operands.across),
         keeps_float32=kernels.decay.vector and not form.feedback,
         passing=kernels.decay.gated and not form.feedback,
         matrices=len(kernels.stored),

@@ -71,9 +71,8 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelP
     digest = spec_digest(r.source.text, plan.tuned)
     expressions = build_expressions(form, operands)
     context = build_chunk_context(form, operands, chunk, expressions.rereads)
-    module = build_module_context(
-        form, header(r, digest, f"normal form: {normal_form_line(form)}", len(plan.tuned)), digest, _listing(operands), plan.tokens
-    )
+    head = header(r, digest, f"normal form: {normal_form_line(form)}", len(plan.tuned))
+    module = build_module_context(form, head, digest, _listing(operands), plan.tokens, plan.on_gpu)
     token = token_text(r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))})
     recurrent_kernels = triton_context(form, operands, plan.recurrent)
     helpers = helpers_of(expressions.operations, token.lines, any("_product_to_chunks(" in text for text in expressions.operand_results))

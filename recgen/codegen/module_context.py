@@ -51,6 +51,7 @@ class ModuleContext:
     table: str
     micro_sizes: str
     fewer_tokens: bool
+    on_gpu: bool
     tokens: int
     output_axes: str
     output_like: str
@@ -139,8 +140,10 @@ def output_like(form: Form) -> tuple[int, ...]:
     return tuple(next((i for i, a in inputs if axes and axes[0] in a.axes), inputs[0][0]) for axes in output_axes(form))
 
 
-def build_module_context(form: Form, header: tuple[str, ...], digest: str, operand_list: str, tokens: int = MOST_TOKENS) -> ModuleContext:
-    """Everything that depends on names alone; `tokens`: of a chunk at most."""
+def build_module_context(
+    form: Form, header: tuple[str, ...], digest: str, operand_list: str, tokens: int = MOST_TOKENS, on_gpu: bool = True
+) -> ModuleContext:
+    """Everything that depends on names alone; `tokens`: of a chunk at most; `on_gpu`: the chunkwise kernels run on GPUs."""
     r = form.recurrence
     numbers = tuple(o for o in r.options if not isinstance(o.default, bool))
     flags = tuple(o for o in r.options if isinstance(o.default, bool))
@@ -170,6 +173,7 @@ def build_module_context(form: Form, header: tuple[str, ...], digest: str, opera
         table="_PARAMETERS" if r.packed else "_ARGUMENTS",
         micro_sizes="{" + ", ".join(f'"{name}": ({size}, "const {name}")' for name, size in _micro_sizes(r).items()) + "}",
         fewer_tokens=tokens < MOST_TOKENS,
+        on_gpu=on_gpu,
         tokens=tokens,
         output_axes=row(tuple(quoted(axes) for axes in output_axes(form))),
         output_like=row(tuple(str(i) for i in output_like(form))),

@@ -1,0 +1,17 @@
+"""Decisions of the plan that a user can see."""
+
+from pathlib import Path
+
+import pytest
+
+import recgen
+
+SPECS = Path(__file__).parents[1] / "specs"
+
+
+@pytest.mark.parametrize(("spec", "on_gpu"), [("value_correction", False), ("two_reads", True)])
+def test_kernels_of_reads_across_stay_off_gpus(spec: str, on_gpu: bool) -> None:
+    compiled = recgen.compile(SPECS / f"{spec}.rec")
+    assert compiled.plan.on_gpu == on_gpu
+    assert ("PyTorch on every device" in compiled.module.text) != on_gpu
+    assert ("return _INTERPRETED and _computing_dtype(arguments) == torch.float32" in compiled.module.text) != on_gpu
