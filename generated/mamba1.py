@@ -1406,7 +1406,7 @@ def _triton_recurrent_forward(
     _size_N = A.shape[2]
     _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
     _wide = torch.float64 if u.dtype == torch.float64 else torch.float32
-    _block_P, _block_N, _NV, _warps, _stages = _triton_blocks(_size_P, _size_N, 1024)
+    _block_P, _block_N, _NV, _warps, _stages = _triton_blocks(_size_P, _size_N, 512)
     out = torch.empty((_B, _T, _HV, _size_P), dtype=u.dtype, device=u.device)
     _final_h = torch.empty((_N, _HV, _size_N, _size_P), dtype=_wide, device=u.device)
     _slots = _B * _T // 64 + _N if _save else 0
@@ -2105,7 +2105,7 @@ def _triton_recurrent_backward(
     _size_N = A.shape[2]
     _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
     _wide = torch.float64 if u.dtype == torch.float64 else torch.float32
-    _block_P, _block_N, _NV, _warps, _stages = _triton_blocks(_size_P, _size_N, 2048)
+    _block_P, _block_N, _NV, _warps, _stages = _triton_blocks(_size_P, _size_N, 512)
     _d_u = torch.empty((1, _B, _T, _HV, _size_P), dtype=u.dtype, device=u.device)
     _d_delta = torch.empty((1, _B, _T, _HV, _size_P), dtype=delta.dtype, device=delta.device)
     _d_A = torch.empty((_N * 1, _HV, _size_P, _size_N), dtype=_wide, device=A.device)

@@ -22,7 +22,7 @@ from recgen.lang import Diagnostic, Recurrence, Source, SpecErrors, check, parse
 from recgen.lang.diagnostics import Reporter
 from recgen.lang.recurrence import StateInfo
 from recgen.lang.terms import Term
-from recgen.plan import KernelPlan, TokenPlan, make_plan, make_token_plan
+from recgen.plan import KernelPlan, TokenPlan, make_plan, make_scan_plan, make_token_plan
 from recgen.tiles import ChunkTiles
 
 TOKEN_BY_TOKEN = "`plan recurrent` compiles it to step and recurrent forms with gradients, which take one token after another"
@@ -145,6 +145,6 @@ def _warn_of_decay(decay: Term | None, state: StateInfo, what: str, reporter: Re
 
 def _compile_scan(form: ScanForm, reporter: Reporter) -> ScanCompiled:
     """The stages of a recurrence whose states are scanned."""
-    plan = make_token_plan()
+    plan = make_scan_plan()
     proof = prove_scan(form)
     return ScanCompiled(form.recurrence, form.token, plan, emit_scan(form, plan), reporter.sorted(), form, proof)

@@ -88,5 +88,10 @@ def _tokens(form: NormalForm) -> int:
 
 
 def make_token_plan() -> TokenPlan:
-    """The plan of a token form: about as many entries a program as the recurrent kernels of a normal form have."""
+    """The plan of a token form: as many entries a program as the recurrent kernels of a normal form have."""
     return TokenPlan(RecurrentTiles())
+
+
+def make_scan_plan() -> TokenPlan:
+    """The plan of a scan: smaller programs, since its entries have more work. Measured on an H200 with Mamba-1, 16 numbers a channel."""
+    return TokenPlan(RecurrentTiles(forward=512, backward=512))
