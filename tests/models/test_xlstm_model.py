@@ -77,6 +77,7 @@ def test_the_layers_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(xlstm.xLSTMBackend, "forward", forward)
     found, ours_gradients = trained(model, lambda: model.lm_head(model.backbone(ids, use_cache=False)[0]))
     assert relative(found, expected) <= 1e-12
+    assert ours_gradients.keys() == gradients.keys() == dict(model.named_parameters()).keys()
     assert {name for name, g in gradients.items() if not relative(ours_gradients[name], g) <= 1e-11} == set()
 
 
