@@ -166,10 +166,11 @@ class Layer(torch.nn.Module):
         params = {a.name: torch.nn.Parameter(torch.full(shapes[a.name], -0.5)) for a in case.arguments if a.role == "param"}
         self.params, self.shapes = torch.nn.ParameterDict(params), per_token
         self.bounded = {a.name for a in case.arguments if case.is_log_decay(a)}
+        self.free = {a.name for a in case.arguments if not a.domain} - self.bounded
 
     def forward(self, x):
         inputs = {k: projection(x).unflatten(-1, self.shapes[k]) for k, projection in self.projections.items()}
-        inputs = {k: -v.square() if k in self.bounded else 0.3 * v.sigmoid() for k, v in inputs.items()}
+        inputs = {k: -v.square() if k in self.bounded else 0.3 * (v.tanh() if k in self.free else v.sigmoid()) for k, v in inputs.items()}
         *outputs, _ = self.function(**inputs, **self.params, **self.flags, **self.chunk)
         return sum(o.flatten(2).sum(-1) for o in outputs)
 
