@@ -17,6 +17,7 @@ from pathlib import Path
 
 import triton
 
+from recgen.plan import make_plan
 from recgen.resources import resource
 from tests.triton.compiling import Job, Result, compile_all
 from tests.triton.harness import compiled, with_normal_form
@@ -45,8 +46,6 @@ MORE_SHAPES = (
     ("bfloat16", 512, "plain", ONCE),
 )
 """Of one spec of every class."""
-OTHERS = ("forget_after_correct",)
-"""Specs of the tests, of a class that no shipped spec is of."""
 
 Record = dict[str, dict[str, Result | str]]
 """digest -> {"is": what was compiled, "TARGET TRITON": result}."""
@@ -86,8 +85,7 @@ def points(version: str) -> list[Point]:
     """What is compiled with a Triton: with the oldest the whole matrix, with the newest one spec of each class for every target."""
     sets = ((SHAPES, specs()), (MORE_SHAPES, representatives()))
     shipped = [Point(spec, *shape, target) for shapes, some in sets for *shape, targets in shapes for spec in some for target in targets]
-    whole = shipped + [Point(spec, "bfloat16", 128, variant, "sm_90") for spec in OTHERS for variant in ("plain", "packed")]
-    return whole if version == TRITONS[0] else [p for p in whole if representative(p)]
+    return shipped if version == TRITONS[0] else [p for p in shipped if representative(p)]
 
 
 def representative(point: Point) -> bool:
@@ -125,10 +123,11 @@ def save(record: Record, file: Path) -> None:
 
 
 def never_launched() -> list[str]:
-    """Kernels that no point reaches."""
+    """Kernels that no point reaches, but for those that combine segments of a spec that is never cut."""
     reached = {(point.spec, launch.name.strip("_")) for point in points(TRITONS[0]) for launch in launches(point)}
-    defined = {(spec, name) for spec in specs() + OTHERS for name in re.findall(r"@_triton_kernel\(.*\)\ndef _(\w+)\(", compiled(spec)[1])}
-    return [" ".join(pair) for pair in sorted(defined - reached)]
+    defined = {(spec, name) for spec in specs() for name in re.findall(r"@_triton_kernel\(.*\)\ndef _(\w+)\(", compiled(spec)[1])}
+    whole = {(spec, "chunk_combine_kernel") for spec in specs() if not make_plan(compiled(spec)[0]).segments.fill}
+    return [" ".join(pair) for pair in sorted(defined - reached - whole)]
 
 
 def check(file: Path) -> int:

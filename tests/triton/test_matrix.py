@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 
 from tests.triton.launches import SHARED, bare
-from tests.triton.matrix import FILE, OTHERS, TRITONS, class_of, load, representatives, specs, worse
+from tests.triton.matrix import FILE, TRITONS, class_of, load, representatives, specs, worse
 
 ROOT = Path(__file__).parents[2]
 SPILLED = {
     "recurrent_backward_kernel": 6144,
-    "chunk_prepare_kernel": 6144,
+    "chunk_prepare_kernel": 12288,
     "chunk_scan_kernel": 12288,
     "chunk_reverse_kernel": 4096,
     "chunk_gradients_kernel": 16384,
 }
-"""Bytes that a thread spills at most, where more than 1024 are known: float64, tiles of float32, several corrections, and the gradients of a chunk."""
+"""Bytes that a thread spills at most, where more than 1024 are known: float64, tiles of float32, keys of 512, several corrections, and the
+gradients of a chunk."""
 FAULTS: dict[str, str] = {}
 """'KERNEL TARGET TRITON' -> a fault of that compiler that is known, in its words."""
 
@@ -66,7 +67,6 @@ def test_every_class_has_one_representative():
     assert class_of("linear_attention") == ("none", ("",))
     assert class_of("retnet") == class_of("mamba2") != class_of("gated_delta_rule")
     assert sorted(map(class_of, representatives())) == sorted({class_of(spec) for spec in specs()})
-    assert {class_of(spec) for spec in OTHERS}.isdisjoint(map(class_of, specs()))
 
 
 @pytest.mark.parametrize(
