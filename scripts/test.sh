@@ -22,7 +22,7 @@ gate "generated modules are up to date" recgen build --check
 gate "wheel" bash scripts/wheel.sh
 # Triton decides once per process whether it interprets, so those tests have a process of their own.
 gate "pytest, Triton kernels interpreted" env TRITON_INTERPRET=1 pytest -n 2 tests/triton
-gate "pytest, interpreted by the newest Triton" env "$newest" TRITON_INTERPRET=1 pytest -n 2 tests/triton
+gate "pytest, interpreted by the newest Triton" env "$newest" TRITON_INTERPRET=1 pytest -n 2 tests/triton --ignore=tests/triton/test_matrix.py
 gate "Triton kernels compile for GPUs" python -m tests.triton.matrix --verify
 gate "Triton kernels compile, the newest Triton" env "$newest" python -m tests.triton.matrix --verify
 gate "pytest" pytest -n 2 --ignore=tests/triton
