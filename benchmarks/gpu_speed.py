@@ -38,12 +38,14 @@ SCANS = ("mamba1", "mamba1_zoh")
 Forward = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
 
+def normal(*extent: int) -> torch.Tensor:
+    """Random numbers in bfloat16."""
+    return torch.randn(*extent, device="cuda", dtype=torch.bfloat16)
+
+
 def inputs(shape: tuple[int, ...], names: tuple[str, ...]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     """The arguments of an operator, and an initial state."""
     batch, tokens, key_heads, heads, size = shape
-
-    def normal(*extent: int) -> torch.Tensor:
-        return torch.randn(*extent, device="cuda", dtype=torch.bfloat16)
 
     def unit() -> torch.Tensor:
         return F.normalize(normal(batch, tokens, key_heads, size).float(), dim=-1).bfloat16()
@@ -59,9 +61,6 @@ def inputs(shape: tuple[int, ...], names: tuple[str, ...]) -> tuple[dict[str, to
 def selective_inputs(shape: tuple[int, ...]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     """The arguments of a selective scan with all that it can do, and an initial state."""
     batch, tokens, channels, size = shape
-
-    def normal(*extent: int) -> torch.Tensor:
-        return torch.randn(*extent, device="cuda", dtype=torch.bfloat16)
 
     rates = -torch.arange(1, size + 1, device="cuda", dtype=torch.float32).expand(1, channels, size).contiguous()
     u, delta, z = (normal(batch, tokens, 1, channels) for _ in range(3))

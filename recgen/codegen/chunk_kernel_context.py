@@ -49,8 +49,8 @@ def _scale_text(form: NormalForm, kernels: ChunkKernels) -> ScaleText:
 class ChunkKernelContext:
     """Lines of the four kernels and the host's constants.
 
-    `keeps_float32`: the states between chunks are not rounded to the inputs'
-    precision, which matters where they make most of a gate's gradient, and would cost registers where there are corrections too.
+    `keeps_float32`: the states between chunks are not rounded to the inputs' precision, which matters where they make most of a gate's
+    gradient, and would cost registers where there are corrections too.
     """
 
     functions: tuple[str, ...]

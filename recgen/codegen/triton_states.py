@@ -15,10 +15,9 @@ from recgen.analysis.normal_form import NormalForm
 class StatesText:
     """Lines of the kernels and of the host for every state; those of the matrix alone stand in the templates.
 
-    `kernel`: pointers and strides in declaration order; `others`: the names of those beside the matrix. `record`:
-    how many numbers the states of one head are, `work`: in the blocks of one program. `first`: the mask of what the first value block does
-    for all. `before`: block names after a token become those
-    before the next. `shapes`: of every state on the host, `parts`: of its gradient there, with the value blocks first.
+    `kernel`: pointers and strides in declaration order; `others`: the names of those beside the matrix. `record`: how many numbers the
+    states of one head are, `work`: in the blocks of one program. `first`: the mask of what the first value block does for all. `before`:
+    block names after a token become those before the next. `host`: of every state, what allots it and its gradient.
     """
 
     kernel: tuple[KernelState, ...]

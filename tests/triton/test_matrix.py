@@ -13,14 +13,21 @@ from tests.triton.matrix import FILE, TRITONS, class_of, load, representatives, 
 
 ROOT = Path(__file__).parents[2]
 SPILLED = {
-    "recurrent_backward_kernel": 6144,
-    "chunk_prepare_kernel": 12288,
+    "recurrent_backward_kernel": 2048,
+    "chunk_prepare_kernel": 4096,
     "chunk_scan_kernel": 12288,
     "chunk_reverse_kernel": 4096,
     "chunk_gradients_kernel": 16384,
 }
-"""Bytes that a thread spills at most, where more than 1024 are known: float64, tiles of float32, keys of 512, several corrections, and the
-gradients of a chunk."""
+"""Bytes that a thread spills at most, where more than 1024 are known: float64, tiles of float32, and the gradients of a chunk."""
+SPILLED_AT = {
+    "recurrent_backward_kernel float64 128": 6144,  # several corrections a token
+    "chunk_prepare_kernel float32 128": 6144,  # several streams beside a correction
+    "chunk_prepare_kernel float32 256": 8704,
+    "chunk_prepare_kernel bfloat16 256": 6144,
+    "chunk_prepare_kernel bfloat16 512": 11264,
+}
+"""'KERNEL DTYPE KEYS' -> a ceiling of its own."""
 FAULTS: dict[str, str] = {}
 """'KERNEL TARGET TRITON' -> a fault of that compiler that is known, in its words."""
 
@@ -51,7 +58,8 @@ def test_a_record_of_other_kernels_is_noticed(tmp_path: Path):
 
 def test_what_is_recorded_is_within_bounds():
     for row in load().values():
-        kernel = str(row["is"]).split()[1]
+        _, kernel, dtype, keys, _ = str(row["is"]).split()
+        most = SPILLED_AT.get(f"{kernel} {dtype} {keys}", SPILLED.get(kernel, 1024))
         for key, result in row.items():
             target = key.split()[0]
             if target == "is" or (isinstance(result, str) and FAULTS.get(f"{kernel} {key}", "?") in result):
@@ -59,7 +67,7 @@ def test_what_is_recorded_is_within_bounds():
             assert isinstance(result, list), f"{row['is']} {key}: {result}"
             shared, _, spilled = result
             assert shared <= SHARED[target], f"{row['is']} {key} takes {shared} bytes of shared memory"
-            assert spilled <= SPILLED.get(kernel, 1024), f"{row['is']} {key} spills {spilled} bytes"
+            assert spilled <= most, f"{row['is']} {key} spills {spilled} bytes"
 
 
 def test_every_class_has_one_representative():
