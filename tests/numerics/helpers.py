@@ -31,6 +31,9 @@ SPECS = (*sorted(resource("specs").glob("*.rec")), *sorted((Path(__file__).paren
 LOG_DECAYS = {(name, "g"): "use_gate_in_kernel" for name in ("gated_delta_rule", "kda")}
 PROPORTIONS = {(name, "beta"): "use_beta_sigmoid_in_kernel" for name in ("gated_delta_rule", "kda")}
 
+SHORT = {("rwkv7", "a"): 0.5}
+"""The length of a vector that reads a correction apart from where it is written: at length 1 the state would grow without a decay."""
+
 ALL = "all states"
 FORMS: tuple[tuple[str, int | None], ...] = (("chunk_", 16), ("chunk_", 32), ("chunk_", 64), ("fused_recurrent_", None), ("", None))
 BOTH = (("chunk_", 16), ("fused_recurrent_", None))
@@ -269,7 +272,7 @@ def _values(case: Case, a: ArgumentInfo, x: Tensor) -> Tensor:
         return low + (high - low) * torch.sigmoid(x)
     if math.isfinite(low) or math.isfinite(high):
         return low + 0.1 + F.softplus(x) if math.isfinite(low) else high - 0.1 - F.softplus(x)
-    return F.normalize(x, dim=-1) if a.axes else x
+    return F.normalize(x, dim=-1) * SHORT.get((case.name, a.name), 1) if a.axes else x
 
 
 def operator_inputs(case: Case, sample: Sample) -> tuple[Tensor | None, ...]:
