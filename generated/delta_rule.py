@@ -1406,6 +1406,15 @@ def _tl_dot(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
 
 
 @_jit
+def _tl_dot_split_right(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
+    """As `_tl_dot`, with what y loses to half precision multiplied too."""
+    product = _tl_dot(x, y, DT, WIDE)
+    if DT != tl.float32:
+        product += _tl_dot(x, y - y.to(DT).to(tl.float32), DT, WIDE)
+    return product
+
+
+@_jit
 def _tl_unit_inverse(strict, BC: tl.constexpr, WIDE: tl.constexpr):
     """(I - L)^-1 for strictly lower triangular L [C, C]: substitution in the 16 x 16 diagonal blocks, then blocks of twice the size."""
     o, o_b, o_r = tl.arange(0, BC), tl.arange(0, BC // 16), tl.arange(0, 16)
@@ -1836,7 +1845,7 @@ def _chunk_reverse_kernel(
         b_A_kk = tl.load(w_matrices + (1 * BC + o_c[None, :]) * BC + o_c[:, None])
         b_Z = _tl_dot(b_write, b_dS, DT, WIDE)
         b_Z += _tl_dot(b_A_qk, b_d_read, DT, WIDE)
-        b_dX = _tl_dot(b_A_kk, b_Z, DT, WIDE)
+        b_dX = _tl_dot_split_right(b_A_kk, b_Z, DT, WIDE)
         b_dS += _tl_dot(tl.trans(b_query), b_d_read, DT, WIDE) * c_scale
         b_dS += _tl_dot(tl.trans(b_write), (b_strength[:, None] * b_dX), DT, WIDE)
         if not SUMMARY:

@@ -1831,6 +1831,15 @@ def _tl_dot(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
 
 
 @_jit
+def _tl_dot_split_right(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
+    """As `_tl_dot`, with what y loses to half precision multiplied too."""
+    product = _tl_dot(x, y, DT, WIDE)
+    if DT != tl.float32:
+        product += _tl_dot(x, y - y.to(DT).to(tl.float32), DT, WIDE)
+    return product
+
+
+@_jit
 def _tl_gamma(later_c, later_f, earlier_c, earlier_f, mask):
     """Γ [C, C]: the decay from token j (column) to token i (row); the exponent is masked by position and never positive."""
     exponent = (later_c[:, None] - earlier_c[None, :]) + (later_f[:, None] - earlier_f[None, :])
@@ -2409,10 +2418,10 @@ def _chunk_reverse_kernel(
         b_Z_1 += _tl_dot(b_A_qk_1, b_d_read, DT, WIDE)
         b_Z_2 = _tl_dot(b_write2, b_dS, DT, WIDE) * b_to_end[:, None]
         b_Z_2 += _tl_dot(b_A_qk_2, b_d_read, DT, WIDE)
-        b_dX_1 = _tl_dot(b_A_kk_1_1, b_Z_1, DT, WIDE)
-        b_dX_1 += _tl_dot(b_A_kk_2_1, b_Z_2, DT, WIDE)
-        b_dX_2 = _tl_dot(b_A_kk_1_2, b_Z_1, DT, WIDE)
-        b_dX_2 += _tl_dot(b_A_kk_2_2, b_Z_2, DT, WIDE)
+        b_dX_1 = _tl_dot_split_right(b_A_kk_1_1, b_Z_1, DT, WIDE)
+        b_dX_1 += _tl_dot_split_right(b_A_kk_2_1, b_Z_2, DT, WIDE)
+        b_dX_2 = _tl_dot_split_right(b_A_kk_1_2, b_Z_1, DT, WIDE)
+        b_dX_2 += _tl_dot_split_right(b_A_kk_2_2, b_Z_2, DT, WIDE)
         b_dS = b_dS * b_through
         b_dS += _tl_dot(tl.trans(b_query), b_d_read * b_from_start[:, None] * c_scale, DT, WIDE)
         b_dS += _tl_dot(tl.trans(b_write), (b_strength[:, None] * b_dX_1) * b_from_start[:, None], DT, WIDE)

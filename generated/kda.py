@@ -1882,6 +1882,15 @@ def _tl_dot(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
 
 
 @_jit
+def _tl_dot_split_right(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
+    """As `_tl_dot`, with what y loses to half precision multiplied too."""
+    product = _tl_dot(x, y, DT, WIDE)
+    if DT != tl.float32:
+        product += _tl_dot(x, y - y.to(DT).to(tl.float32), DT, WIDE)
+    return product
+
+
+@_jit
 def _tl_sums(mask, x, WIDE: tl.constexpr):
     """For every row of the mask [C, C], the sum of those rows of x [C, K]."""
     return tl.dot(tl.where(mask, 1.0, 0.0), x, input_precision=WIDE)
@@ -2413,7 +2422,7 @@ def _chunk_reverse_kernel(
         b_A_kk = tl.load(w_matrices + (1 * BC + o_c[None, :]) * BC + o_c[:, None])
         b_Z = _tl_dot(b_write_end, b_dS, DT, WIDE)
         b_Z += _tl_dot(b_A_qk, b_d_read, DT, WIDE)
-        b_dX = _tl_dot(b_A_kk, b_Z, DT, WIDE)
+        b_dX = _tl_dot_split_right(b_A_kk, b_Z, DT, WIDE)
         b_dS = b_dS * b_through[:, None]
         b_dS += _tl_dot(tl.trans(b_query_in), b_d_read, DT, WIDE)
         b_dS += _tl_dot(tl.trans(b_correct_in), (b_strength[:, None] * b_dX), DT, WIDE)

@@ -1184,6 +1184,15 @@ def _tl_dot(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
     return tl.dot(x.to(DT), y.to(DT), input_precision=WIDE)
 
 
+@_jit
+def _tl_dot_split_left(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
+    """As `_tl_dot`, with what x loses to half precision multiplied too."""
+    product = _tl_dot(x, y, DT, WIDE)
+    if DT != tl.float32:
+        product += _tl_dot(x - x.to(DT).to(tl.float32), y, DT, WIDE)
+    return product
+
+
 @_triton_kernel("T", "total", "n_scale")
 def _chunk_prepare_kernel(
     p_q, s_q,
@@ -1375,7 +1384,7 @@ def _chunk_scan_kernel(
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         if not SUMMARY:
             b_read = _tl_dot(b_query, b_S, DT, WIDE) * c_scale
-            b_read += _tl_dot(b_A_qk, b_value, DT, WIDE)
+            b_read += _tl_dot_split_left(b_A_qk, b_value, DT, WIDE)
             b_out = tl.where(m_tv, b_read, 0.0)
             tl.store(p_o + o_row[:, None] * V + o_v[None, :], b_out.to(p_o.dtype.element_ty), mask=m_tv)
         b_S += _tl_dot(tl.trans(b_write), b_value, DT, WIDE)
@@ -2099,7 +2108,7 @@ def _chunk_axes(arguments: tuple[torch.Tensor | None, ...]) -> tuple[int, ...]:
 
 def _prepared(sizes: _Sizes, plan: _ChunkPlan, like: torch.Tensor, device: torch.device) -> tuple[torch.Tensor | None, ...]:
     """Memory for scores and inverses of all chunks [slots, HV, .., C, C], and nothing for what only a decay per key channel needs."""
-    matrices = like.new_empty(plan.slots, sizes.heads, 1, plan.chunk, plan.chunk, device=device)
+    matrices = like.new_empty(plan.slots, sizes.heads, 1, plan.chunk, plan.chunk, dtype=torch.float32, device=device)
     return matrices, None, None
 
 

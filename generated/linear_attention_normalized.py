@@ -1459,6 +1459,15 @@ def _tl_dot(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
     return tl.dot(x.to(DT), y.to(DT), input_precision=WIDE)
 
 
+@_jit
+def _tl_dot_split_left(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
+    """As `_tl_dot`, with what x loses to half precision multiplied too."""
+    product = _tl_dot(x, y, DT, WIDE)
+    if DT != tl.float32:
+        product += _tl_dot(x - x.to(DT).to(tl.float32), y, DT, WIDE)
+    return product
+
+
 @_triton_kernel("T", "total", "n_scale", "n_eps")
 def _chunk_prepare_kernel(
     p_q, s_q,
@@ -1681,7 +1690,7 @@ def _chunk_scan_kernel(
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         if not SUMMARY:
             b_read = _tl_dot(b_query, b_S, DT, WIDE)
-            b_read += _tl_dot(b_A_qk, b_value, DT, WIDE)
+            b_read += _tl_dot_split_left(b_A_qk, b_value, DT, WIDE)
             b_read_z = tl.sum(b_query * b_S_z[None, :], 1) + tl.sum(b_A_qk * b_column[None, :], 1)
             b_product = c_scale * b_read
             b_product_2 = c_scale * b_read_z
@@ -1858,7 +1867,7 @@ def _chunk_reverse_kernel(
         b_h_z = tl.load(w_states_z + o_k, mask=m_k, other=0.0).to(ACC)
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         b_read = _tl_dot(b_query, b_h, DT, WIDE)
-        b_read += _tl_dot(b_A_qk, b_value, DT, WIDE)
+        b_read += _tl_dot_split_left(b_A_qk, b_value, DT, WIDE)
         b_read_z = tl.sum(b_query * b_h_z[None, :], 1) + tl.sum(b_A_qk * b_column[None, :], 1)
         b_d_o = tl.load(pd_o + o_t[:, None] * sd_o[1] + o_v[None, :] * sd_o[3], mask=m_tv, other=0.0).to(ACC)
         b_product = c_scale * b_read
@@ -2012,7 +2021,7 @@ def _chunk_gradients_kernel(
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         b_d_o = tl.load(pd_o + o_t[:, None] * sd_o[1] + o_v[None, :] * sd_o[3], mask=m_tv, other=0.0).to(ACC)
         b_read = _tl_dot(b_query, b_h, DT, WIDE)
-        b_read += _tl_dot(b_A_qk, b_value, DT, WIDE)
+        b_read += _tl_dot_split_left(b_A_qk, b_value, DT, WIDE)
         b_product = c_scale * b_read
         b_product_2 = c_scale * b_read_z
         b_total_3 = b_product_2 + c_eps
@@ -2533,7 +2542,7 @@ def _chunk_axes(arguments: tuple[torch.Tensor | None, ...]) -> tuple[int, ...]:
 
 def _prepared(sizes: _Sizes, plan: _ChunkPlan, like: torch.Tensor, device: torch.device) -> tuple[torch.Tensor | None, ...]:
     """Memory for scores and inverses of all chunks [slots, HV, .., C, C], and nothing for what only a decay per key channel needs."""
-    matrices = like.new_empty(plan.slots, sizes.heads, 1, plan.chunk, plan.chunk, device=device)
+    matrices = like.new_empty(plan.slots, sizes.heads, 1, plan.chunk, plan.chunk, dtype=torch.float32, device=device)
     return matrices, None, None
 
 

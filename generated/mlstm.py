@@ -1723,6 +1723,15 @@ def _tl_dot(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
 
 
 @_jit
+def _tl_dot_split_left(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
+    """As `_tl_dot`, with what x loses to half precision multiplied too."""
+    product = _tl_dot(x, y, DT, WIDE)
+    if DT != tl.float32:
+        product += _tl_dot(x - x.to(DT).to(tl.float32), y, DT, WIDE)
+    return product
+
+
+@_jit
 def _tl_crossing(links, mask, BC: tl.constexpr, WIDE: tl.constexpr):
     """For every token t, the sum of links [C, C] from j < t to i >= t (i > t where `mask` excludes t)."""
     o = tl.arange(0, BC)
@@ -2071,7 +2080,7 @@ def _chunk_scan_kernel(
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         if not SUMMARY:
             b_read = _tl_dot(b_query, b_S, DT, WIDE) * b_from_start[:, None]
-            b_read += _tl_dot(b_A_qk, b_value, DT, WIDE)
+            b_read += _tl_dot_split_left(b_A_qk, b_value, DT, WIDE)
             b_read_n = tl.sum(b_query * b_S_n[None, :], 1) * b_from_start + tl.sum(b_A_qk * b_column[None, :], 1)
             b_product = c_scale * b_read
             b_product_2 = c_scale * b_read_n
@@ -2274,7 +2283,7 @@ def _chunk_reverse_kernel(
         b_h_n = tl.load(w_states_n + o_k, mask=m_k, other=0.0).to(ACC)
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         b_read = _tl_dot(b_query, b_h, DT, WIDE) * b_from_start[:, None]
-        b_read += _tl_dot(b_A_qk, b_value, DT, WIDE)
+        b_read += _tl_dot_split_left(b_A_qk, b_value, DT, WIDE)
         b_read_n = tl.sum(b_query * b_h_n[None, :], 1) * b_from_start + tl.sum(b_A_qk * b_column[None, :], 1)
         b_d_o = tl.load(pd_o + o_t[:, None] * sd_o[1] + o_v[None, :] * sd_o[3], mask=m_tv, other=0.0).to(ACC)
         b_product = c_scale * b_read
@@ -2464,7 +2473,7 @@ def _chunk_gradients_kernel(
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         b_d_o = tl.load(pd_o + o_t[:, None] * sd_o[1] + o_v[None, :] * sd_o[3], mask=m_tv, other=0.0).to(ACC)
         b_read = _tl_dot(b_query, b_h, DT, WIDE) * b_from_start[:, None]
-        b_read += _tl_dot(b_A_qk, b_value, DT, WIDE)
+        b_read += _tl_dot_split_left(b_A_qk, b_value, DT, WIDE)
         b_product = c_scale * b_read
         b_product_2 = c_scale * b_read_n
         b_abs = tl.abs(b_product_2)
@@ -3013,7 +3022,7 @@ def _chunk_axes(arguments: tuple[torch.Tensor | None, ...]) -> tuple[int, ...]:
 
 def _prepared(sizes: _Sizes, plan: _ChunkPlan, like: torch.Tensor, device: torch.device) -> tuple[torch.Tensor | None, ...]:
     """Memory for scores and inverses of all chunks [slots, HV, .., C, C], and nothing for what only a decay per key channel needs."""
-    matrices = like.new_empty(plan.slots, sizes.heads, 1, plan.chunk, plan.chunk, device=device)
+    matrices = like.new_empty(plan.slots, sizes.heads, 1, plan.chunk, plan.chunk, dtype=torch.float32, device=device)
     return matrices, None, None, like.new_empty(plan.slots, sizes.heads, dtype=torch.float32, device=device)
 
 

@@ -1467,6 +1467,15 @@ def _tl_dot(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
 
 
 @_jit
+def _tl_dot_split_left(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
+    """As `_tl_dot`, with what x loses to half precision multiplied too."""
+    product = _tl_dot(x, y, DT, WIDE)
+    if DT != tl.float32:
+        product += _tl_dot(x - x.to(DT).to(tl.float32), y, DT, WIDE)
+    return product
+
+
+@_jit
 def _tl_sums(mask, x, WIDE: tl.constexpr):
     """For every row of the mask [C, C], the sum of those rows of x [C, K]."""
     return tl.dot(tl.where(mask, 1.0, 0.0), x, input_precision=WIDE)
@@ -1716,7 +1725,7 @@ def _chunk_scan_kernel(
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         if not SUMMARY:
             b_read = _tl_dot(b_query_in, b_S, DT, WIDE)
-            b_read += _tl_dot(b_A_qk, b_value, DT, WIDE)
+            b_read += _tl_dot_split_left(b_A_qk, b_value, DT, WIDE)
             b_r = tl.load(p_r + o_t[:, None] * s_r[1] + o_k[None, :] * s_r[3], mask=m_tk, other=0.0).to(ACC)
             b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
             b_v = tl.load(p_v + o_t[:, None] * s_v[1] + o_v[None, :] * s_v[3], mask=m_tv, other=0.0).to(ACC)
@@ -2036,9 +2045,9 @@ def _chunk_gradients_kernel(
         b_dE = tl.load(w_dwrites + o_row[:, None] * V + o_v[None, :], mask=m_tv, other=0.0).to(ACC)
         b_d_value = b_dE
         tl.store(pg_v + o_row[:, None] * V + o_v[None, :], (b_d_value + h_v).to(pg_v.dtype.element_ty), mask=m_tv)
-        b_dq += _tl_dot(b_d_read, tl.trans(b_h), DT, WIDE)
+        b_dq += _tl_dot(b_d_read, tl.trans(b_h), tl.float32, WIDE)
         b_D_A_qk += _tl_dot(b_d_read, tl.trans(b_value), DT, WIDE)
-        b_dw += _tl_dot(b_value, tl.trans(b_dh), DT, WIDE)
+        b_dw += _tl_dot(b_value, tl.trans(b_dh), tl.float32, WIDE)
         b_passed += tl.sum(b_h.to(ACC) * b_dh.to(ACC), 1)
     b_r = tl.load(p_r + o_t[:, None] * s_r[1] + o_k[None, :] * s_r[3], mask=m_tk, other=0.0).to(ACC)
     b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
@@ -2539,7 +2548,7 @@ def _chunk_axes(arguments: tuple[torch.Tensor | None, ...]) -> tuple[int, ...]:
 
 def _prepared(sizes: _Sizes, plan: _ChunkPlan, like: torch.Tensor, device: torch.device) -> tuple[torch.Tensor | None, ...]:
     """Memory for scores and inverses of all chunks [slots, HV, .., C, C], rows decayed to their borders [.., C, K], decays through them."""
-    matrices = like.new_empty(plan.slots, sizes.heads, 1, plan.chunk, plan.chunk, device=device)
+    matrices = like.new_empty(plan.slots, sizes.heads, 1, plan.chunk, plan.chunk, dtype=torch.float32, device=device)
     rows = like.new_empty(plan.slots, sizes.heads, 2, plan.chunk, sizes.keys, device=device)
     return matrices, rows, like.new_empty(plan.slots, sizes.heads, sizes.keys, dtype=torch.float32, device=device)
 

@@ -1526,6 +1526,15 @@ def _tl_dot(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
 
 
 @_jit
+def _tl_dot_split_right(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
+    """As `_tl_dot`, with what y loses to half precision multiplied too."""
+    product = _tl_dot(x, y, DT, WIDE)
+    if DT != tl.float32:
+        product += _tl_dot(x, y - y.to(DT).to(tl.float32), DT, WIDE)
+    return product
+
+
+@_jit
 def _tl_sums(mask, x, WIDE: tl.constexpr):
     """For every row of the mask [C, C], the sum of those rows of x [C, K]."""
     return tl.dot(tl.where(mask, 1.0, 0.0), x, input_precision=WIDE)
@@ -1999,7 +2008,7 @@ def _chunk_reverse_kernel(
         b_Z_1 += _tl_dot(b_A_qk_1, b_d_read, DT, WIDE)
         b_Z_2 = _tl_dot(b_write_end_2, b_dS, DT, WIDE)
         b_Z_2 += _tl_dot(b_A_qk_2, b_d_read, DT, WIDE)
-        b_dX_2 = _tl_dot(b_A_kk_2_2, b_Z_2, DT, WIDE)
+        b_dX_2 = _tl_dot_split_right(b_A_kk_2_2, b_Z_2, DT, WIDE)
         b_Z_1 += _tl_dot(b_R_2_1, b_dX_2, DT, WIDE)
         b_dS = b_dS * b_through[:, None]
         b_dS += _tl_dot(tl.trans(b_query_in), b_d_read, DT, WIDE)

@@ -1310,6 +1310,15 @@ def _tl_dot(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
 
 
 @_jit
+def _tl_dot_split_left(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
+    """As `_tl_dot`, with what x loses to half precision multiplied too."""
+    product = _tl_dot(x, y, DT, WIDE)
+    if DT != tl.float32:
+        product += _tl_dot(x - x.to(DT).to(tl.float32), y, DT, WIDE)
+    return product
+
+
+@_jit
 def _tl_gamma(later_c, later_f, earlier_c, earlier_f, mask):
     """Γ [C, C]: the decay from token j (column) to token i (row); the exponent is masked by position and never positive."""
     exponent = (later_c[:, None] - earlier_c[None, :]) + (later_f[:, None] - earlier_f[None, :])
@@ -1539,7 +1548,7 @@ def _chunk_scan_kernel(
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         if not SUMMARY:
             b_read = _tl_dot(b_query, b_S, DT, WIDE) * b_from_start[:, None] * c_scale
-            b_read += _tl_dot(b_A_qk, b_value, DT, WIDE)
+            b_read += _tl_dot_split_left(b_A_qk, b_value, DT, WIDE)
             b_out = tl.where(m_tv, b_read, 0.0)
             tl.store(p_o + o_row[:, None] * V + o_v[None, :], b_out.to(p_o.dtype.element_ty), mask=m_tv)
         b_S = b_S * b_through
@@ -2318,7 +2327,7 @@ def _chunk_axes(arguments: tuple[torch.Tensor | None, ...]) -> tuple[int, ...]:
 
 def _prepared(sizes: _Sizes, plan: _ChunkPlan, like: torch.Tensor, device: torch.device) -> tuple[torch.Tensor | None, ...]:
     """Memory for scores and inverses of all chunks [slots, HV, .., C, C], and nothing for what only a decay per key channel needs."""
-    matrices = like.new_empty(plan.slots, sizes.heads, 1, plan.chunk, plan.chunk, device=device)
+    matrices = like.new_empty(plan.slots, sizes.heads, 1, plan.chunk, plan.chunk, dtype=torch.float32, device=device)
     return matrices, None, None
 
 

@@ -13,6 +13,21 @@ NAN_STAYS = "propagate_nan=tl.PropagateNan.ALL"
 Lines = tuple[str, ...]
 
 
+def wide_dot(left: str, right: str) -> str:
+    """left @ right as a product of float32 numbers, whatever the inputs' precision."""
+    return f"{DOT}({left}, {right}, tl.float32, WIDE)"
+
+
+def split_left(left: str, right: str) -> str:
+    """left @ right, of half precision with the left factor in two parts of it."""
+    return f"_tl_dot_split_left({left}, {right}, DT, WIDE)"
+
+
+def split_right(left: str, right: str) -> str:
+    """left @ right, of half precision with the right factor in two parts of it."""
+    return f"_tl_dot_split_right({left}, {right}, DT, WIDE)"
+
+
 def times_rows(strength: str, text: str) -> str:
     """Every row of a tile times its entry of an operand, the tile alone for ""."""
     return f"b_{strength}[:, None] * {text}" if strength else text

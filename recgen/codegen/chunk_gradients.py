@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recgen.codegen.chunk_decay import DOT, Boundary, Score
+from recgen.codegen.chunk_decay import DOT, Boundary, Score, wide_dot
 from recgen.codegen.chunk_kernels import ChunkKernels
 from recgen.codegen.tile_printer import tile_mask
 from recgen.codegen.triton_arguments import KernelArgument
@@ -178,13 +178,18 @@ class GradientPrinter:
             lines += [f"b_dl += tl.sum({k.write(s)} * b_dE{s.tag}, 1)" for s in self.operands.streams]
         lines += self._value_lines()
         for r in self.operands.ordinary:
-            lines.append(f"b_dq{r.tag} += {DOT}(b_d_read{r.tag}, tl.trans(b_h), DT, WIDE)")
+            lines.append(f"b_dq{r.tag} += {self._with_state(f'b_d_read{r.tag}', 'b_h')}")
             lines += [f"b_D_A_qk{r.tag}{s.tag} += {DOT}(b_d_read{r.tag}, tl.trans({k.write(s)}), DT, WIDE)" for s in self.operands.streams]
-        lines += [f"b_dw{s.tag} += {DOT}({k.write(s)}, tl.trans(b_dh), DT, WIDE)" for s in self.operands.streams]
+        lines += [f"b_dw{s.tag} += {self._with_state(k.write(s), 'b_dh')}" for s in self.operands.streams]
         for s in k.feedback:
-            lines.append(f"b_da{s.tag} += {DOT}(b_dE{s.tag}, tl.trans(b_h), DT, WIDE)")
+            lines.append(f"b_da{s.tag} += {self._with_state(f'b_dE{s.tag}', 'b_h')}")
             lines += [f"b_D_R{s.tag}{r.tag} += {DOT}(b_dE{s.tag}, tl.trans({k.write(r)}), DT, WIDE)" for r in self.operands.streams]
         return (*lines, *self._columns_block(), *k.decay.passed()[1:])
+
+    def _with_state(self, rows: str, state: str) -> str:
+        """rows @ state^T, [C, K]: a state that is kept in float32 is multiplied so."""
+        turned = f"tl.trans({state})"
+        return wide_dot(rows, turned) if self.k.keeps_float32 else f"{DOT}({rows}, {turned}, DT, WIDE)"
 
     def _across_lines(self, r: ReadNames) -> tuple[str, ...]:
         """A read across: the query's gradient, and the sums from which those of the write directions and the gate are made."""
@@ -197,7 +202,7 @@ class GradientPrinter:
             *k.decay.scores(k.across_scores(r, f"d_read{tag}", "")),
             *(f"b_dq{tag} += {DOT}(b_{name}, {k.write(s)}, DT, WIDE)" for s, name in weights),
             f"b_d_across{tag} += b_d_read{tag}",
-            f"b_across{tag} += {DOT}(b_{r.query}, tl.trans(b_h), DT, WIDE)",
+            f"b_across{tag} += {self._with_state(f'b_{r.query}', 'b_h')}",
             *(f"b_D_{name} += {DOT}(b_{r.query}, tl.trans({k.write(s)}), DT, WIDE)" for s, name in weights),
         )
 

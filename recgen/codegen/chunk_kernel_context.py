@@ -47,11 +47,7 @@ def _scale_text(form: NormalForm, kernels: ChunkKernels) -> ScaleText:
 
 @dataclass(frozen=True)
 class ChunkKernelContext:
-    """Lines of the four kernels and the host's constants.
-
-    `keeps_float32`: the states between chunks are not rounded to the inputs' precision, which matters where they make most of a gate's
-    gradient, and would cost registers where there are corrections too.
-    """
+    """Lines of the four kernels and the host's constants."""
 
     functions: tuple[str, ...]
     numbers: tuple[str, ...]
@@ -117,7 +113,7 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPla
         signed=form.decay.signed is not None,
         vector=kernels.decay.vector,
         corrects=form.feedback,
-        keeps_float32=kernels.decay.vector and not form.feedback,
+        keeps_float32=kernels.keeps_float32,
         passing=kernels.decay.gated and not form.feedback,
         matrices=len(kernels.stored),
         rows=len(kernels.decay.kept),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from recgen.analysis.normal_form import NormalForm
-from recgen.codegen.chunk_decay import DOT, ChunkDecay, Score, times_rows
+from recgen.codegen.chunk_decay import DOT, ChunkDecay, Score, split_left, times_rows
 from recgen.codegen.scalar_decay import ScalarDecay
 from recgen.codegen.stabilized_decay import StabilizedDecay
 from recgen.codegen.tile_printer import TilePrinter, tile_mask
@@ -212,6 +212,14 @@ class ChunkKernels:
         )
 
     @property
+    def keeps_float32(self) -> bool:
+        """Whether the states between chunks are not rounded to the inputs' precision.
+
+        It matters where they make most of a gate's gradient, and would cost registers where there are corrections too.
+        """
+        return self.decay.vector and not self.form.feedback
+
+    @property
     def stored(self) -> tuple[Stored, ...]:
         """The matrices that `prepare` keeps for the other kernels."""
         names = [s.tag for s in self.read_scores]
@@ -262,8 +270,12 @@ class ChunkKernels:
                 lines += self._read_across(r, state)
                 continue
             lines.append(f"b_read{r.tag} = {self.decay.query(r).times(state)}")
-            lines += [f"b_read{r.tag} += {DOT}(b_A_qk{r.tag}{s.tag}, {self.write(s)}, DT, WIDE)" for s in self.operands.streams]
+            lines += [f"b_read{r.tag} += {self._taken(f'b_A_qk{r.tag}{s.tag}', self.write(s))}" for s in self.operands.streams]
         return tuple(lines)
+
+    def _taken(self, scores: str, writes: str) -> str:
+        """scores @ writes; plain writes are inputs, which half precision holds, so that it is for the scores to be as exact."""
+        return f"{DOT}({scores}, {writes}, DT, WIDE)" if self.form.feedback else split_left(scores, writes)
 
     def _read_across(self, r: ReadNames, state: str) -> tuple[str, ...]:
         """What a query across reads, [C, K]."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recgen.codegen.chunk_decay import DOT
+from recgen.codegen.chunk_decay import DOT, split_right, wide_dot
 from recgen.codegen.chunk_kernels import ChunkKernels
 from recgen.derive.operands import StreamNames
 
@@ -29,9 +29,6 @@ def prepare_lines(k: ChunkKernels) -> tuple[str, ...]:
 def _inverse_lines(k: ChunkKernels) -> tuple[str, ...]:
     """(I - L)^-1 as blocks A_kk of correcting streams by streams, one stream bordering those before it."""
 
-    def product(left: str, right: str) -> str:
-        return f"{DOT}({left}, {right}, tl.float32, WIDE)"
-
     def link(s: StreamNames, r: StreamNames) -> str:
         return k.strength(s, f"b_R{s.tag}{r.tag}")
 
@@ -42,16 +39,16 @@ def _inverse_lines(k: ChunkKernels) -> tuple[str, ...]:
     for n, s in enumerate(k.feedback):
         before = k.feedback[:n]
         for j in before:
-            lines += total(f"b_row{s.tag}{j.tag}", [product(link(s, i), f"b_A_kk{i.tag}{j.tag}") for i in before])
-            lines += total(f"b_column{j.tag}{s.tag}", [product(f"b_A_kk{j.tag}{i.tag}", link(i, s)) for i in before])
+            lines += total(f"b_row{s.tag}{j.tag}", [wide_dot(link(s, i), f"b_A_kk{i.tag}{j.tag}") for i in before])
+            lines += total(f"b_column{j.tag}{s.tag}", [wide_dot(f"b_A_kk{j.tag}{i.tag}", link(i, s)) for i in before])
         if before:
-            lines += total(f"b_own{s.tag}", [link(s, s), *(product(f"b_row{s.tag}{j.tag}", link(j, s)) for j in before)])
+            lines += total(f"b_own{s.tag}", [link(s, s), *(wide_dot(f"b_row{s.tag}{j.tag}", link(j, s)) for j in before)])
         lines.append(f"b_A_kk{s.tag}{s.tag} = _tl_unit_inverse({f'b_own{s.tag}' if before else link(s, s)}, BC, WIDE)")
         for j in before:
-            lines.append(f"b_A_kk{s.tag}{j.tag} = {product(f'b_A_kk{s.tag}{s.tag}', f'b_row{s.tag}{j.tag}')}")
-            lines.append(f"b_A_kk{j.tag}{s.tag} = {product(f'b_column{j.tag}{s.tag}', f'b_A_kk{s.tag}{s.tag}')}")
+            lines.append(f"b_A_kk{s.tag}{j.tag} = {wide_dot(f'b_A_kk{s.tag}{s.tag}', f'b_row{s.tag}{j.tag}')}")
+            lines.append(f"b_A_kk{j.tag}{s.tag} = {wide_dot(f'b_column{j.tag}{s.tag}', f'b_A_kk{s.tag}{s.tag}')}")
         for i in before:
-            lines += [f"b_A_kk{i.tag}{j.tag} += {product(f'b_A_kk{i.tag}{s.tag}', f'b_row{s.tag}{j.tag}')}" for j in before]
+            lines += [f"b_A_kk{i.tag}{j.tag} += {wide_dot(f'b_A_kk{i.tag}{s.tag}', f'b_row{s.tag}{j.tag}')}" for j in before]
     return tuple(lines)
 
 
@@ -118,7 +115,7 @@ def reverse_lines(k: ChunkKernels) -> ReverseLines:
         lines += k.decay.scores(k.across_scores(r, f"d_read{r.tag}", ""))
         lines += [f"b_Z{s.tag} += {DOT}(tl.trans(b_A_qe{r.tag}{s.tag}), b_{r.query}, DT, WIDE)" for s in k.operands.streams]
     for s in k.feedback:
-        first, *rest = (f"{DOT}(b_A_kk{r.tag}{s.tag}, b_Z{r.tag}, DT, WIDE)" for r in k.feedback)
+        first, *rest = (split_right(f"b_A_kk{r.tag}{s.tag}", f"b_Z{r.tag}") for r in k.feedback)
         lines += [f"b_dX{s.tag} = {first}", *(f"b_dX{s.tag} += {part}" for part in rest)]
     for s in k.feedback:
         lines += [f"b_Z{p.tag} += {DOT}(b_R{s.tag}{p.tag}, {_into_found(k, s)}, DT, WIDE)" for p in k.plain]
