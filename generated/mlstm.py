@@ -2040,7 +2040,11 @@ def _chunk_scan_kernel(
         b_S = tl.load(w_initial + o_k[:, None] * ws_initial[2] + o_v[None, :] * ws_initial[3], mask=m_s, other=0.0).to(ACC)
     else:
         b_S = tl.zeros((BK, BV), ACC)
-    if w_initial_n is not None:
+    if SUMMARY:
+        b_S_n = tl.zeros((BK,), ACC)
+    elif CUT:
+        b_S_n = tl.load(w_initial + o_k * ws_initial[2] + V + i_v, mask=m_k, other=0.0)
+    elif w_initial_n is not None:
         b_S_n = tl.load(w_initial_n + i_n * ws_initial_n[0] + i_h * ws_initial_n[1] + o_k * ws_initial_n[2], mask=m_k, other=0.0).to(ACC)
     else:
         b_S_n = tl.zeros((BK,), ACC)
@@ -2103,10 +2107,11 @@ def _chunk_scan_kernel(
         w_scales += HV
     if SUMMARY:
         w_summary += ((i_s * HV + i_h) * K + o_k) * WIDTH
-        o_column = o_v + tl.where(m_one, V, 0)
+        o_column = o_v + tl.where(m_one, V + NV, 0)
         m_column = o_column < tl.where(m_one, WIDTH, V)
         tl.store(w_summary[:, None] + o_column[None, :], b_S, mask=m_k[:, None] & m_column[None, :])
-        tl.store(w_summary + V, b_passing, mask=tl.where(i_v == 0, m_k, False))
+        tl.store(w_summary + V + NV, b_passing, mask=tl.where(i_v == 0, m_k, False))
+        tl.store(w_summary + V + i_v, b_S_n, mask=tl.where(m_one, False, m_k))
     elif until == chunks:
         tl.store(w_final + (i_n * HV + i_h) * K * V + o_s, b_S, mask=m_s)
         tl.store(w_final_n + (i_n * HV + i_h) * K + o_k, b_S_n, mask=m_first)
@@ -2237,7 +2242,11 @@ def _chunk_reverse_kernel(
         b_dS = tl.load(wd_final + o_k[:, None] * wsd_final[2] + o_v[None, :] * wsd_final[3], mask=m_s, other=0.0).to(ACC)
     else:
         b_dS = tl.zeros((BK, BV), ACC)
-    if wd_final_n is not None:
+    if SUMMARY:
+        b_dS_n = tl.zeros((BK,), ACC)
+    elif CUT:
+        b_dS_n = tl.load(wd_final + o_k * wsd_final[2] + V + i_v, mask=m_k, other=0.0)
+    elif wd_final_n is not None:
         b_dS_n = tl.load(wd_final_n + i_n * wsd_final_n[0] + i_h * wsd_final_n[1] + o_k * wsd_final_n[2], mask=m_first, other=0.0).to(ACC)
     else:
         b_dS_n = tl.zeros((BK,), ACC)
@@ -2325,10 +2334,11 @@ def _chunk_reverse_kernel(
             tl.store(w_dwrites_n + o_row * NV + i_v, b_Z_n, mask=m_t)
     if SUMMARY:
         w_summary += ((i_s * HV + i_h) * K + o_k) * WIDTH
-        o_column = o_v + tl.where(m_one, V, 0)
+        o_column = o_v + tl.where(m_one, V + NV, 0)
         m_column = o_column < tl.where(m_one, WIDTH, V)
         tl.store(w_summary[:, None] + o_column[None, :], b_dS, mask=m_k[:, None] & m_column[None, :])
-        tl.store(w_summary + V, b_passing, mask=tl.where(i_v == 0, m_k, False))
+        tl.store(w_summary + V + NV, b_passing, mask=tl.where(i_v == 0, m_k, False))
+        tl.store(w_summary + V + i_v, b_dS_n, mask=tl.where(m_one, False, m_k))
     elif wd_initial is not None:
         if from_chunk == 0:
             tl.store(wd_initial + (i_n * HV + i_h) * K * V + o_s, b_dS, mask=m_s)
@@ -2565,6 +2575,8 @@ def _chunk_gradients_kernel(
 def _chunk_combine_kernel(
     w_edge,
     ws_edge,
+    w_edge_n,
+    ws_edge_n,
     w_summary,
     w_starts,
     w_first,
@@ -2583,6 +2595,7 @@ def _chunk_combine_kernel(
     """One sequence, value head and value block: the state at the near border of every segment, from the far border of the one before it.
 
     Every segment is affine in its state: what it passes on, and what it adds, were summarised.
+    Every value block carries the further columns, or their gradients' parts through it, as the blocks of the scans do.
     """
     i_v = (tl.program_id(0) % NV).to(tl.int64)
     i_h = (tl.program_id(0) // NV % HV).to(tl.int64)
@@ -2602,15 +2615,23 @@ def _chunk_combine_kernel(
         b_S = tl.load(w_edge + o_k[:, None] * ws_edge[2] + o_v[None, :] * ws_edge[3], mask=m_s, other=0.0).to(ACC)
     else:
         b_S = tl.zeros((BK, BV), ACC)
+    m_edge = tl.where(i_v == 0, m_k, False) if BACKWARDS else m_k
+    if w_edge_n is not None:
+        b_S_n = tl.load(w_edge_n + i_n * ws_edge_n[0] + i_h * ws_edge_n[1] + o_k * ws_edge_n[2], mask=m_edge, other=0.0).to(ACC)
+    else:
+        b_S_n = tl.zeros((BK,), ACC)
     for i in range(count):
         if BACKWARDS:
             i_s = first + count - 1 - i
         else:
             i_s = first + i
         rows = (i_s * HV + i_h) * K + o_k
-        tl.store(w_starts + rows[:, None] * V + o_v[None, :], b_S, mask=m_s)
-        b_S = b_S * tl.load(w_summary + rows * WIDTH + V, mask=m_k, other=0.0)[:, None]
+        tl.store(w_starts + rows[:, None] * (V + NV) + o_v[None, :], b_S, mask=m_s)
+        tl.store(w_starts + rows * (V + NV) + V + i_v, b_S_n, mask=m_k)
+        b_passing = tl.load(w_summary + rows * WIDTH + V + NV, mask=m_k, other=0.0)
+        b_S = b_S * b_passing[:, None]
         b_S += tl.load(w_summary + rows[:, None] * WIDTH + o_v[None, :], mask=m_s, other=0.0)
+        b_S_n = b_S_n * b_passing + tl.load(w_summary + rows * WIDTH + V + i_v, mask=m_k, other=0.0)
 
 
 class _Segments(NamedTuple):
@@ -2627,7 +2648,7 @@ def _chunks_per_segment(chunks: int, programs: int, rows: int, like: torch.Tenso
     if not like.is_cuda:
         return 0
     processors = torch.cuda.get_device_properties(like.device).multi_processor_count
-    segments = min(0 * processors // max(programs, 1), chunks // (rows * 8))
+    segments = min(8 * processors // max(programs, 1), chunks // (rows * 8))
     return 0 if segments < 4 else triton.cdiv(chunks, rows * segments)
 
 
@@ -2647,6 +2668,7 @@ def _scanned(
     scan: Callable[[torch.Tensor | None, torch.Tensor | None], _Launch],
     segments: _Segments | None,
     edge: torch.Tensor | None,
+    columns: tuple[torch.Tensor | None, ...],
     rows: int,
     sizes: _Sizes,
     plan: _ChunkPlan,
@@ -2657,18 +2679,20 @@ def _scanned(
     """The launches of a scan: of whole sequences, or of segments: summaries, the states at the near borders, and all segments at once.
 
     `scan` takes the states that it starts from, and memory for summaries where it is to make those; `edge`: where the sequences start.
+    `columns`: the further columns there, which lie behind the matrix's between segments, once for every value block.
     """
     if segments is None:
         return (scan(edge, None),)
-    blocks, width = triton.cdiv(sizes.values, block), _summary_columns(sizes)
+    blocks, width = triton.cdiv(sizes.values, block), _summary_columns(sizes, block)
     shape = (segments.count, sizes.heads, sizes.keys)
-    summary, starts = (torch.empty(*shape, size, dtype=torch.float32, device=device) for size in (width, sizes.values))
+    summary, starts = (torch.empty(*shape, size, dtype=torch.float32, device=device) for size in (width, _held_columns(sizes, block)))
     combine = _Launch(
         _chunk_combine_kernel,
         blocks * sizes.heads * rows,
         (
             edge,
             _triton_strides(edge),
+            *_with_strides(columns),
             summary,
             starts,
             segments.first,
@@ -2690,9 +2714,14 @@ def _scanned(
     return scan(None, summary), combine, scan(starts, None)
 
 
-def _summary_columns(sizes: _Sizes) -> int:
+def _held_columns(sizes: _Sizes, block: int) -> int:
+    """Columns of a state between segments: the matrix's, and of every further one a column for each value block."""
+    return sizes.values + 1 * triton.cdiv(sizes.values, block)
+
+
+def _summary_columns(sizes: _Sizes, block: int) -> int:
     """Columns of a segment's summary: what it adds, and how it passes a state on."""
-    return sizes.values + 1
+    return _held_columns(sizes, block) + 1
 
 
 def _column_blocks(sizes: _Sizes, block: int, summary: bool) -> int:
@@ -2923,14 +2952,15 @@ def _triton_chunk_forward(
                 *_chunk_constants(arguments, options, sizes, plan, block),
                 segments is not None,
                 columns,
-                _summary_columns(sizes),
+                _summary_columns(sizes, block),
                 summary is not None,
             ),
             warps=plan.tiles.scan_warps,
             stages=plan.tiles.stages,
         )
 
-    scans = _scanned(scan, segments, initial_state, rows, sizes, plan, block, backwards=False, device=like.device)
+    columns = (initial[1],)
+    scans = _scanned(scan, segments, initial_state, columns, rows, sizes, plan, block, backwards=False, device=like.device)
     scales = (initial[2], final_scale)
     launches = (*_prepare_launches(arguments, options, sizes, plan, cu_seqlens, prepared, *scales), *scans)
 
@@ -3259,14 +3289,15 @@ def _backward_launches(
                 *_chunk_constants(arguments, options, sizes, plan, block),
                 segments is not None,
                 columns,
-                _summary_columns(sizes),
+                _summary_columns(sizes, block),
                 summary is not None,
             ),
             warps=plan.tiles.scan_warps,
             stages=plan.tiles.stages,
         )
 
-    reverse = _scanned(scan, segments, d_final_state, rows, sizes, plan, block, backwards=True, device=memory.d_states.device)
+    columns = (d_final[1],)
+    reverse = _scanned(scan, segments, d_final_state, columns, rows, sizes, plan, block, backwards=True, device=memory.d_states.device)
     block = _chunk_value_block(sizes, plan.tiles.gradients)
     gradients = _Launch(
         _chunk_gradients_kernel,

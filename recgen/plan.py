@@ -30,8 +30,8 @@ class RecurrentTiles:
 class SegmentPlan:
     """When sequences are cut into segments that are scanned at once: where programs are too few for the GPU.
 
-    `fill`: programs for each multiprocessor to aim at, 0 for never (summaries have no further columns); `least`: segments of a sequence
-    below which cutting does not pay; `chunks`: of a segment, at least. A correction makes a segment's summary as wide again as the keys,
+    `fill`: programs for each multiprocessor to aim at; `least`: segments of a sequence below which cutting does not pay; `chunks`: of a
+    segment, at least. A correction makes a segment's summary as wide again as the keys,
     so that it pays only on a nearly empty GPU.
     """
 
@@ -72,7 +72,7 @@ class TokenPlan:
 
 def make_plan(form: NormalForm, tuned: tuple[ChunkTiles, ...] = ()) -> KernelPlan:
     """The plan of a form; `tuned`: rows of tiles that go before those of the table."""
-    segments = SegmentPlan(fill=0 if len(form.recurrence.states) > 1 else 3 if form.feedback else 8, least=4)
+    segments = SegmentPlan(fill=3 if form.feedback else 8, least=4)
     rows = tuned + rows_for(form.decay.kind, form.feedback, form.whole_values)
     on_gpu = not any(r.across for r in form.reads)
     return KernelPlan(RecurrentTiles(), rows, segments, tuned=tuned, tokens=_tokens(form), on_gpu=on_gpu)

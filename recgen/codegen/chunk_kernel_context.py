@@ -75,6 +75,7 @@ class ChunkKernelContext:
     saved: str
     initial_gradients: str
     initial_columns: str
+    final_columns: str
     ones: str
     prepare: tuple[str, ...]
     scan: ScanLines
@@ -122,14 +123,15 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPla
         wide_writes=form.feedback or operands.stabilized,
         scale=_scale_text(form, kernels),
         columns=columns_of(form),
-        edges=edge_lines(columns_of(form)),
+        edges=edge_lines(columns_of(form), form.feedback),
         saved="states_of[0]" if form.columns else "states",
         finals=in_order(form, "final_state", "final_{name}", "final_scale"),
         initial_gradients=in_order(
             form, "memory.d_initial", "_summed(memory.columns[{number}].d_initial)", f"_no_gradient(initial[{scale_index(form)}])"
         ),
         several=len(form.recurrence.states) > 1,
-        initial_columns=", ".join(f"initial[{c.index}]" for c in columns_of(form)) + "," * (len(form.columns) == 1),
+        initial_columns="".join(f"initial[{c.index}], " for c in columns_of(form)).rstrip(),
+        final_columns="".join(f"d_final[{c.index}], " for c in columns_of(form)).rstrip(),
         ones=", ".join("1" for _ in form.columns),
         matrix=str([s.name for s in form.recurrence.states].index(form.state.name)),
         prepare=prepare,

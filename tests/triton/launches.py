@@ -185,7 +185,7 @@ def launches(point: Point) -> tuple[Launch, ...]:
         if point.dtype == "float64":
             chunks: tuple[int, ...] = ()
         else:
-            chunks = (0,) if bounds is None or len(states) > 1 else (0, 1)  # several states are not cut into segments
+            chunks = (0,) if bounds is None else (0, 1)
         for each in chunks:
             with segmented(functions, each):
                 *results, saved = functions._triton_chunk_forward(*inputs.split, states, bounds, tokens, True)

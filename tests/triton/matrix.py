@@ -17,7 +17,6 @@ from pathlib import Path
 
 import triton
 
-from recgen.plan import make_plan
 from recgen.resources import resource
 from tests.triton.compiling import Job, Result, compile_all
 from tests.triton.harness import compiled, with_normal_form
@@ -123,11 +122,10 @@ def save(record: Record, file: Path) -> None:
 
 
 def never_launched() -> list[str]:
-    """Kernels that no point reaches, but for those that combine segments of a spec that is never cut."""
+    """Kernels that no point reaches."""
     reached = {(point.spec, launch.name.strip("_")) for point in points(TRITONS[0]) for launch in launches(point)}
     defined = {(spec, name) for spec in specs() for name in re.findall(r"@_triton_kernel\(.*\)\ndef _(\w+)\(", compiled(spec)[1])}
-    whole = {(spec, "chunk_combine_kernel") for spec in specs() if not make_plan(compiled(spec)[0]).segments.fill}
-    return [" ".join(pair) for pair in sorted(defined - reached - whole)]
+    return [" ".join(pair) for pair in sorted(defined - reached)]
 
 
 def check(file: Path) -> int:
