@@ -1693,9 +1693,9 @@ def _chunk_scan_kernel(
         b_query = tl.where(m_tk, b_phi_q, 0.0)
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         if not SUMMARY:
+            b_read_z = tl.sum(b_query * b_S_z[None, :], 1) + tl.sum(b_A_qk * b_column[None, :], 1)
             b_read = _tl_dot(b_query, b_S, DT, WIDE)
             b_read += _tl_dot_split_left(b_A_qk, b_value, DT, WIDE)
-            b_read_z = tl.sum(b_query * b_S_z[None, :], 1) + tl.sum(b_A_qk * b_column[None, :], 1)
             b_product = c_scale * b_read
             b_product_2 = c_scale * b_read_z
             b_total_3 = b_product_2 + c_eps
@@ -1703,8 +1703,8 @@ def _chunk_scan_kernel(
             b_quotient = b_product / b_total_3_spread
             b_out = tl.where(m_tv, b_quotient, 0.0)
             tl.store(p_o + o_row[:, None] * V + o_v[None, :], b_out.to(p_o.dtype.element_ty), mask=m_tv)
-        b_S += _tl_dot(tl.trans(b_write), b_value, DT, WIDE)
         b_S_z += tl.sum(b_write * (b_column)[:, None], 0)
+        b_S += _tl_dot(tl.trans(b_write), b_value, DT, WIDE)
         w_matrices += HV * 1 * BC * BC
     if SUMMARY:
         w_summary += ((i_s * HV + i_h) * K + o_k) * WIDTH
@@ -1875,9 +1875,9 @@ def _chunk_reverse_kernel(
         b_h = tl.load(w_states + o_s, mask=m_s, other=0.0).to(ACC)
         b_h_z = tl.load(w_states_z + o_k, mask=m_k, other=0.0).to(ACC)
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
+        b_read_z = tl.sum(b_query * b_h_z[None, :], 1) + tl.sum(b_A_qk * b_column[None, :], 1)
         b_read = _tl_dot(b_query, b_h, DT, WIDE)
         b_read += _tl_dot_split_left(b_A_qk, b_value, DT, WIDE)
-        b_read_z = tl.sum(b_query * b_h_z[None, :], 1) + tl.sum(b_A_qk * b_column[None, :], 1)
         b_d_o = tl.load(pd_o + o_t[:, None] * sd_o[1] + o_v[None, :] * sd_o[3], mask=m_tv, other=0.0).to(ACC)
         b_product = c_scale * b_read
         b_product_2 = c_scale * b_read_z
@@ -1897,11 +1897,11 @@ def _chunk_reverse_kernel(
             tl.store(w_dstates + o_s, b_dS.to(w_dstates.dtype.element_ty), mask=m_s)
             tl.store(w_dstates_z + o_k, b_dS_z, mask=m_k)
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[None, :]) * BC + o_c[:, None])
+        b_Z_z = tl.sum(b_write * b_dS_z[None, :], 1) + tl.sum(b_A_qk * b_d_read_z[None, :], 1)
+        b_dS_z += tl.sum(b_query * (b_d_read_z)[:, None], 0)
         b_Z = _tl_dot(b_write, b_dS, DT, WIDE)
         b_Z += _tl_dot(b_A_qk, b_d_read, DT, WIDE)
         b_dS += _tl_dot(tl.trans(b_query), b_d_read, DT, WIDE)
-        b_Z_z = tl.sum(b_write * b_dS_z[None, :], 1) + tl.sum(b_A_qk * b_d_read_z[None, :], 1)
-        b_dS_z += tl.sum(b_query * (b_d_read_z)[:, None], 0)
         if not SUMMARY:
             tl.store(w_dwrites + o_row[:, None] * V + o_v[None, :], b_Z.to(w_dwrites.dtype.element_ty), mask=m_tv)
             tl.store(w_dwrites_z + o_row * NV + i_v, b_Z_z, mask=m_t)

@@ -1808,7 +1808,7 @@ def _chunk_scales_kernel(
         m_t = i_c * BC + o_c < length
         m_tk = m_t[:, None] & m_k[None, :]
         o_row = (i_b * T + o_t) * HV + i_h
-        tl.store(w_scales + (slot + i_c) * HV + i_h, b_scale)
+        tl.store(w_scales + ((slot + i_c) * HV + i_h) * (BC + 1) + BC, b_scale)
         b_i = tl.load(p_i + o_t * s_i[1], mask=m_t, other=0.0).to(ACC)
         b_f = tl.load(p_f + o_t * s_f[1], mask=m_t, other=0.0).to(ACC)
         b_g = _tl_logsigmoid(b_f)
@@ -1893,7 +1893,7 @@ def _chunk_prepare_kernel(
     m_tk = m_t[:, None] & m_k[None, :]
     o_row = (i_b * T + o_t) * HV + i_h
     w_matrices += (i_p * HV + i_h) * 1 * BC * BC
-    w_scales += i_p * HV + i_h
+    w_scales += (i_p * HV + i_h) * (BC + 1)
     b_q = tl.load(p_q + o_t[:, None] * s_q[1] + o_k[None, :] * s_q[3], mask=m_tk, other=0.0).to(ACC)
     b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
     b_i = tl.load(p_i + o_t * s_i[1], mask=m_t, other=0.0).to(ACC)
@@ -1908,13 +1908,10 @@ def _chunk_prepare_kernel(
     b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log - b_coarse, 0)
     b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)
     b_weights = tl.where(m_t, b_log_weight, float("-inf"))  # tokens beyond the last write nothing
-    b_scale = tl.load(w_scales)
+    b_scale = tl.load(w_scales + BC)
     b_links = (b_Gc[:, None] - b_Gc[None, :]) + (b_Gf[:, None] - b_Gf[None, :]) + b_weights[None, :]
     b_maximum = tl.maximum(b_Gc + b_Gf + b_scale, tl.max(tl.where(m_ij, b_links, float("-inf")), 1))
-    b_last = tl.sum(tl.where(o_c == BC - 1, b_maximum, 0.0), 0)
-    b_from_start = tl.exp((b_scale - b_maximum) + b_Gc + b_Gf)
-    b_to_end = tl.exp((b_weights - b_last) + (b_Lc - b_Gc) + (b_Lf - b_Gf))
-    b_through = tl.exp((b_scale - b_last) + b_Lc + b_Lf)
+    tl.store(w_scales + o_c, b_maximum)
     b_links = (b_weights[None, :] - b_maximum[:, None]) + (b_Gc[:, None] - b_Gc[None, :]) + (b_Gf[:, None] - b_Gf[None, :])
     b_gamma = tl.where(m_ij, tl.exp(tl.minimum(b_links, 0.0, propagate_nan=tl.PropagateNan.ALL)), 0.0)
     b_A_qk = (_tl_dot(b_query, tl.trans(b_write), DT, WIDE)) * b_gamma
@@ -2031,7 +2028,7 @@ def _chunk_scan_kernel(
         if until == chunks:
             return  # nothing comes after it
     w_matrices += ((slot + from_chunk) * HV + i_h) * 1 * BC * BC
-    w_scales += (slot + from_chunk) * HV + i_h
+    w_scales += ((slot + from_chunk) * HV + i_h) * (BC + 1)
     if SUMMARY:
         b_S = tl.where(m_one, tl.where(o_k[:, None] == o_v[None, :], 1.0, 0.0), 0.0).to(ACC)
         b_passing = tl.full((BK,), 1.0, ACC)
@@ -2074,18 +2071,17 @@ def _chunk_scan_kernel(
         b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log - b_coarse, 0)
         b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)
         b_weights = tl.where(m_t, b_log_weight, float("-inf"))  # tokens beyond the last write nothing
-        b_scale = tl.load(w_scales)
-        b_links = (b_Gc[:, None] - b_Gc[None, :]) + (b_Gf[:, None] - b_Gf[None, :]) + b_weights[None, :]
-        b_maximum = tl.maximum(b_Gc + b_Gf + b_scale, tl.max(tl.where(m_ij, b_links, float("-inf")), 1))
+        b_scale = tl.load(w_scales + BC)
+        b_maximum = tl.load(w_scales + o_c)
         b_last = tl.sum(tl.where(o_c == BC - 1, b_maximum, 0.0), 0)
         b_from_start = tl.exp((b_scale - b_maximum) + b_Gc + b_Gf)
         b_to_end = tl.exp((b_weights - b_last) + (b_Lc - b_Gc) + (b_Lf - b_Gf))
         b_through = tl.exp((b_scale - b_last) + b_Lc + b_Lf)
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         if not SUMMARY:
+            b_read_n = tl.sum(b_query * b_S_n[None, :], 1) * b_from_start + tl.sum(b_A_qk * b_column[None, :], 1)
             b_read = _tl_dot(b_query, b_S, DT, WIDE) * b_from_start[:, None]
             b_read += _tl_dot_split_left(b_A_qk, b_value, DT, WIDE)
-            b_read_n = tl.sum(b_query * b_S_n[None, :], 1) * b_from_start + tl.sum(b_A_qk * b_column[None, :], 1)
             b_product = c_scale * b_read
             b_product_2 = c_scale * b_read_n
             b_abs = tl.abs(b_product_2)
@@ -2097,14 +2093,14 @@ def _chunk_scan_kernel(
             b_quotient = b_product / b_total_spread
             b_out = tl.where(m_tv, b_quotient, 0.0)
             tl.store(p_o + o_row[:, None] * V + o_v[None, :], b_out.to(p_o.dtype.element_ty), mask=m_tv)
-        b_S = b_S * b_through
-        b_S += _tl_dot(tl.trans(b_write), b_value * b_to_end[:, None], DT, WIDE)
         b_S_n = b_S_n * b_through
         b_S_n += tl.sum(b_write * (b_column * b_to_end)[:, None], 0)
+        b_S = b_S * b_through
+        b_S += _tl_dot(tl.trans(b_write), b_value * b_to_end[:, None], DT, WIDE)
         if SUMMARY:
             b_passing = b_passing * b_through
         w_matrices += HV * 1 * BC * BC
-        w_scales += HV
+        w_scales += HV * (BC + 1)
     if SUMMARY:
         w_summary += ((i_s * HV + i_h) * K + o_k) * WIDTH
         o_column = o_v + tl.where(m_one, V + NV, 0)
@@ -2230,7 +2226,7 @@ def _chunk_reverse_kernel(
             return  # nothing comes before it
     pd_o += i_b * sd_o[0] + i_h * sd_o[2]
     w_matrices += ((slot + until) * HV + i_h) * 1 * BC * BC
-    w_scales += (slot + until) * HV + i_h
+    w_scales += ((slot + until) * HV + i_h) * (BC + 1)
     w_states += ((slot + until) * HV + i_h) * K * V
     if not SUMMARY:
         w_dstates += ((slot + until) * HV + i_h) * K * V
@@ -2258,7 +2254,7 @@ def _chunk_reverse_kernel(
         w_states_n -= HV * K
         w_dstates_n -= HV * NV * K
         w_matrices -= HV * 1 * BC * BC
-        w_scales -= HV
+        w_scales -= HV * (BC + 1)
         o_t = bos + i_c * BC + o_c
         m_t = i_c * BC + o_c < length
         m_tk = m_t[:, None] & m_k[None, :]
@@ -2281,9 +2277,8 @@ def _chunk_reverse_kernel(
         b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log - b_coarse, 0)
         b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)
         b_weights = tl.where(m_t, b_log_weight, float("-inf"))  # tokens beyond the last write nothing
-        b_scale = tl.load(w_scales)
-        b_links = (b_Gc[:, None] - b_Gc[None, :]) + (b_Gf[:, None] - b_Gf[None, :]) + b_weights[None, :]
-        b_maximum = tl.maximum(b_Gc + b_Gf + b_scale, tl.max(tl.where(m_ij, b_links, float("-inf")), 1))
+        b_scale = tl.load(w_scales + BC)
+        b_maximum = tl.load(w_scales + o_c)
         b_last = tl.sum(tl.where(o_c == BC - 1, b_maximum, 0.0), 0)
         b_from_start = tl.exp((b_scale - b_maximum) + b_Gc + b_Gf)
         b_to_end = tl.exp((b_weights - b_last) + (b_Lc - b_Gc) + (b_Lf - b_Gf))
@@ -2291,9 +2286,9 @@ def _chunk_reverse_kernel(
         b_h = tl.load(w_states + o_s, mask=m_s, other=0.0).to(ACC)
         b_h_n = tl.load(w_states_n + o_k, mask=m_k, other=0.0).to(ACC)
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
+        b_read_n = tl.sum(b_query * b_h_n[None, :], 1) * b_from_start + tl.sum(b_A_qk * b_column[None, :], 1)
         b_read = _tl_dot(b_query, b_h, DT, WIDE) * b_from_start[:, None]
         b_read += _tl_dot_split_left(b_A_qk, b_value, DT, WIDE)
-        b_read_n = tl.sum(b_query * b_h_n[None, :], 1) * b_from_start + tl.sum(b_A_qk * b_column[None, :], 1)
         b_d_o = tl.load(pd_o + o_t[:, None] * sd_o[1] + o_v[None, :] * sd_o[3], mask=m_tv, other=0.0).to(ACC)
         b_product = c_scale * b_read
         b_product_2 = c_scale * b_read_n
@@ -2320,13 +2315,13 @@ def _chunk_reverse_kernel(
             tl.store(w_dstates + o_s, b_dS.to(w_dstates.dtype.element_ty), mask=m_s)
             tl.store(w_dstates_n + o_k, b_dS_n, mask=m_k)
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[None, :]) * BC + o_c[:, None])
+        b_Z_n = tl.sum(b_write * b_dS_n[None, :], 1) * b_to_end + tl.sum(b_A_qk * b_d_read_n[None, :], 1)
+        b_dS_n = b_dS_n * b_through
+        b_dS_n += tl.sum(b_query * (b_d_read_n * b_from_start)[:, None], 0)
         b_Z = _tl_dot(b_write, b_dS, DT, WIDE) * b_to_end[:, None]
         b_Z += _tl_dot(b_A_qk, b_d_read, DT, WIDE)
         b_dS = b_dS * b_through
         b_dS += _tl_dot(tl.trans(b_query), b_d_read * b_from_start[:, None], DT, WIDE)
-        b_Z_n = tl.sum(b_write * b_dS_n[None, :], 1) * b_to_end + tl.sum(b_A_qk * b_d_read_n[None, :], 1)
-        b_dS_n = b_dS_n * b_through
-        b_dS_n += tl.sum(b_query * (b_d_read_n * b_from_start)[:, None], 0)
         if SUMMARY:
             b_passing = b_passing * b_through
         if not SUMMARY:
@@ -2427,7 +2422,7 @@ def _chunk_gradients_kernel(
     m_tk = m_t[:, None] & m_k[None, :]
     o_row = (i_b * T + o_t) * HV + i_h
     w_matrices += (i_p * HV + i_h) * 1 * BC * BC
-    w_scales += i_p * HV + i_h
+    w_scales += (i_p * HV + i_h) * (BC + 1)
     w_states += (i_p * HV + i_h) * K * V
     w_dstates += (i_p * HV + i_h) * K * V
     w_states_n += (i_p * HV + i_h) * K
@@ -2449,9 +2444,8 @@ def _chunk_gradients_kernel(
     b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log - b_coarse, 0)
     b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)
     b_weights = tl.where(m_t, b_log_weight, float("-inf"))  # tokens beyond the last write nothing
-    b_scale = tl.load(w_scales)
-    b_links = (b_Gc[:, None] - b_Gc[None, :]) + (b_Gf[:, None] - b_Gf[None, :]) + b_weights[None, :]
-    b_maximum = tl.maximum(b_Gc + b_Gf + b_scale, tl.max(tl.where(m_ij, b_links, float("-inf")), 1))
+    b_scale = tl.load(w_scales + BC)
+    b_maximum = tl.load(w_scales + o_c)
     b_last = tl.sum(tl.where(o_c == BC - 1, b_maximum, 0.0), 0)
     b_from_start = tl.exp((b_scale - b_maximum) + b_Gc + b_Gf)
     b_to_end = tl.exp((b_weights - b_last) + (b_Lc - b_Gc) + (b_Lf - b_Gf))
@@ -2531,9 +2525,8 @@ def _chunk_gradients_kernel(
     b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log - b_coarse, 0)
     b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)
     b_weights = tl.where(m_t, b_log_weight, float("-inf"))  # tokens beyond the last write nothing
-    b_scale = tl.load(w_scales)
-    b_links = (b_Gc[:, None] - b_Gc[None, :]) + (b_Gf[:, None] - b_Gf[None, :]) + b_weights[None, :]
-    b_maximum = tl.maximum(b_Gc + b_Gf + b_scale, tl.max(tl.where(m_ij, b_links, float("-inf")), 1))
+    b_scale = tl.load(w_scales + BC)
+    b_maximum = tl.load(w_scales + o_c)
     b_last = tl.sum(tl.where(o_c == BC - 1, b_maximum, 0.0), 0)
     b_from_start = tl.exp((b_scale - b_maximum) + b_Gc + b_Gf)
     b_to_end = tl.exp((b_weights - b_last) + (b_Lc - b_Gc) + (b_Lf - b_Gf))
@@ -3053,7 +3046,7 @@ def _chunk_axes(arguments: tuple[torch.Tensor | None, ...]) -> tuple[int, ...]:
 def _prepared(sizes: _Sizes, plan: _ChunkPlan, like: torch.Tensor, device: torch.device) -> tuple[torch.Tensor | None, ...]:
     """Memory for scores and inverses of all chunks [slots, HV, .., C, C], and nothing for what only a decay per key channel needs."""
     matrices = like.new_empty(plan.slots, sizes.heads, 1, plan.chunk, plan.chunk, dtype=torch.float32, device=device)
-    return matrices, None, None, like.new_empty(plan.slots, sizes.heads, dtype=torch.float32, device=device)
+    return matrices, None, None, like.new_empty(plan.slots, sizes.heads, plan.chunk + 1, dtype=torch.float32, device=device)
 
 
 def _prepare_launches(

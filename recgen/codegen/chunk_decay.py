@@ -144,6 +144,10 @@ class ChunkDecay:
         """Tiles [C, K] that `prepare` keeps for the other kernels."""
         return ()
 
+    def measure(self) -> Lines:
+        """Decays as `prepare` needs them, which may keep some for the others."""
+        return self.cumulate()
+
     def cumulate(self) -> Lines:
         """Decays of a chunk from its borders."""
         return ()

@@ -41,7 +41,7 @@ def _scale_text(form: NormalForm, kernels: ChunkKernels) -> ScaleText:
     if form.stabilizer is None:
         return ScaleText("", (), "", "", "")
     lines = (*kernels.operand_lines(kernels.decay.names), *kernels.decay.scales())
-    memory = ", like.new_empty(plan.slots, sizes.heads, dtype=torch.float32, device=device)"
+    memory = ", like.new_empty(plan.slots, sizes.heads, plan.chunk + 1, dtype=torch.float32, device=device)"
     return ScaleText(scale_index(form), lines, memory, "scales, ", ", *scales")
 
 

@@ -1,4 +1,8 @@
-"""The bodies of the prepare kernel and of the two scans."""
+"""The bodies of the prepare kernel and of the two scans.
+
+Further columns come before the tiles that they share rows with: their products are sums of whole tiles, which then need no registers while
+those of the state are made.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ def prepare_lines(k: ChunkKernels) -> tuple[str, ...]:
     strengths = tuple(s.strength for s in k.feedback)
     return (
         *k.operand_lines((*k.key_side, *strengths)),
-        *k.decay.cumulate(),
+        *k.decay.measure(),
         *k.decay.gammas(),
         *k.decay.keep(),
         *k.decay.scores((*k.read_scores, *k.found_scores)),
@@ -65,18 +69,19 @@ def scan_lines(k: ChunkKernels) -> ScanLines:
     """The scan's lines."""
     values = tuple(s.value for s in k.operands.streams if s.value)
     reads = (
-        *k.read_lines("b_S"),
         *k.read_column_lines("b_S"),
+        *k.read_lines("b_S"),
         *k.loads(k.readout, tuple(o.name for o in k.form.outputs)),
         *k.store_output_lines(),
     )
-    carry = [*k.decay.through("b_S"), *(f"b_S += {k.decay.write(s).outer(k.write(s))}" for s in k.operands.streams)]
+    carry: list[str] = []
     for i, c in enumerate(k.columns):
         carry += k.decay.through_column(f"b_S_{c}")
         written = ((s, k.column_write(s, i)) for s in k.operands.streams)
         carry += [f"b_S_{c} += {k.decay.write(s).outer_column(x)}" for s, x in written if x]
-    resolve = (*k.scan_operands(), *_none_in_identity(k, values), *k.matrices(turned=False), *k.resolve_lines("b_S"))
-    return ScanLines((*resolve, *k.resolve_column_lines("b_S")), reads, tuple(carry))
+    carry += [*k.decay.through("b_S"), *(f"b_S += {k.decay.write(s).outer(k.write(s))}" for s in k.operands.streams)]
+    resolve = (*k.scan_operands(), *_none_in_identity(k, values), *k.matrices(turned=False), *k.resolve_column_lines("b_S"))
+    return ScanLines((*resolve, *k.resolve_lines("b_S")), reads, tuple(carry))
 
 
 def _none_in_identity(k: ChunkKernels, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -104,10 +109,12 @@ def reverse_lines(k: ChunkKernels) -> ReverseLines:
     if k.rereads:
         cotangents.append("b_h = tl.load(w_states + o_s, mask=m_s, other=0.0).to(ACC)")
         cotangents += [f"b_h_{c} = tl.load(w_states_{c} + o_k, mask=m_k, other=0.0).to(ACC)" for c in k.columns]
-    again = (*k.matrices(turned=False), *k.resolve_lines("b_h"), *k.resolve_column_lines("b_h"))
-    again = (*again, *k.read_lines("b_h"), *k.read_column_lines("b_h"))
+    again = (*k.matrices(turned=False), *k.resolve_column_lines("b_h"), *k.resolve_lines("b_h"))
+    again = (*again, *k.read_column_lines("b_h"), *k.read_lines("b_h"))
     cotangents += [*k.cotangent_lines(again), *_none_in_identity(k, tuple(f"d_read{r.tag}" for r in k.operands.reads))]
     lines = list(k.matrices(turned=True))
+    for i in range(len(k.columns)):
+        lines += _reverse_column(k, i)
     for s in k.operands.streams:
         lines.append(f"b_Z{s.tag} = {k.decay.write(s).times('b_dS')}")
         lines += [f"b_Z{s.tag} += {DOT}(b_A_qk{r.tag}{s.tag}, b_d_read{r.tag}, DT, WIDE)" for r in k.operands.ordinary]
@@ -125,8 +132,6 @@ def reverse_lines(k: ChunkKernels) -> ReverseLines:
         lines += [f"b_d_start{r.tag} = b_d_read{r.tag}", *k.decay.decayed(f"b_d_start{r.tag}", r.stretch)]
         lines.append(f"b_dS += {DOT}(tl.trans(b_d_start{r.tag}), b_{r.query}, DT, WIDE)")
     lines += [f"b_dS += {k.decay.correct(s).outer(_into_found(k, s))}" for s in k.feedback]
-    for i in range(len(k.columns)):
-        lines += _reverse_column(k, i)
     writes = []
     for i, s in enumerate(k.operands.streams):
         gradient = f"b_dX{s.tag}" if s.correct else f"b_Z{s.tag}"

@@ -1,7 +1,8 @@
 """The chunkwise kernels' lines for one decay per token and head under a running maximum of log weights.
 
 Everything that decays has the write's weight in it and is divided by the exponential of the maximum (see the PyTorch form): the rest is as
-for a decay alone. A kernel of its own finds the maximum before each chunk, `w_scales`; within a chunk each kernel finds it again.
+for a decay alone. A kernel of its own finds the maximum before each chunk, and `prepare` up to every token, which takes all pairs of them;
+the other kernels load both from `w_scales`: those of a chunk's tokens, then the one before it.
 """
 
 from __future__ import annotations
@@ -28,13 +29,22 @@ class StabilizedDecay(ScalarDecay):
             'b_weights = tl.where(m_t, b_log_weight, float("-inf"))  # tokens beyond the last write nothing',
         )
 
-    def cumulate(self) -> Lines:
-        """The maximum up to every token, and what it leaves of decays from the chunk's start and to its end."""
+    def measure(self) -> Lines:
+        """Finds the maximum up to every token."""
         return (
             *self.sums(),
-            "b_scale = tl.load(w_scales)",
+            "b_scale = tl.load(w_scales + BC)",
             "b_links = (b_Gc[:, None] - b_Gc[None, :]) + (b_Gf[:, None] - b_Gf[None, :]) + b_weights[None, :]",
             'b_maximum = tl.maximum(b_Gc + b_Gf + b_scale, tl.max(tl.where(m_ij, b_links, float("-inf")), 1))',
+            "tl.store(w_scales + o_c, b_maximum)",
+        )
+
+    def cumulate(self) -> Lines:
+        """What the maximum leaves of decays from the chunk's start and to its end."""
+        return (
+            *self.sums(),
+            "b_scale = tl.load(w_scales + BC)",
+            "b_maximum = tl.load(w_scales + o_c)",
             "b_last = tl.sum(tl.where(o_c == BC - 1, b_maximum, 0.0), 0)",
             "b_from_start = tl.exp((b_scale - b_maximum) + b_Gc + b_Gf)",
             "b_to_end = tl.exp((b_weights - b_last) + (b_Lc - b_Gc) + (b_Lf - b_Gf))",
