@@ -113,13 +113,15 @@ CHUNK_TILES: Final = tuple(row for decay in DECAYS for corrects in (False, True)
 """Rows for one generation stand before those for any; the rows for the least shared memory stand last."""
 
 
-def rows_for(decay: str, corrects: bool, whole: bool = False) -> tuple[ChunkTiles, ...]:
+def rows_for(decay: str, corrects: bool, whole: bool = False, columns: bool = False) -> tuple[ChunkTiles, ...]:
     """The rows of a class of recurrences, in the order in which they are tried.
 
     `whole`: a program holds the whole value axis, whose size then counts as the keys' does, with more warps, fewer tokens, and without
-    loading ahead.
+    loading ahead. `columns`: the state has further columns, whose products are sums of tiles of rows in registers; half as many tokens
+    spill a fourth (compiled for sm_90 with 128 keys; not timed).
     """
     rows = tuple(t for t in CHUNK_TILES if t.decay == decay and t.corrects == corrects)
+    rows = tuple(replace(t, chunk=max(16, t.chunk // 2), validated=()) for t in rows) if columns else rows
     return _whole_rows(rows, decay, corrects) if whole else rows
 
 
