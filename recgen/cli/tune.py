@@ -84,8 +84,6 @@ def tune(
 
     if not isinstance(compiled, Compiled):
         raise Misuse(f"{file}: `plan recurrent` has no chunkwise kernels, and only those have tiles to tune")
-    if len(compiled.recurrence.states) > 1:
-        raise Misuse(f"{file}: it carries {len(compiled.recurrence.states)} states; tiles are tuned for one")
     _require_sound_compiler(compiled, dtypes)
     from recgen.tuning.inputs import Shape
 

@@ -30,8 +30,8 @@ class Shape:
         return self.values if name == form.value_axis != form.key_axis else self.keys
 
 
-def draw_inputs(form: NormalForm, shape: Shape, dtype: torch.dtype, device: str, seed: int = 0) -> tuple[dict[str, Tensor], Tensor]:
-    """Arguments that are always needed, and an initial state.
+def draw_inputs(form: NormalForm, shape: Shape, dtype: torch.dtype, device: str, seed: int = 0) -> dict[str, Tensor]:
+    """Arguments that are always needed.
 
     Args:
         form: of the spec.
@@ -50,8 +50,7 @@ def draw_inputs(form: NormalForm, shape: Shape, dtype: torch.dtype, device: str,
         x = torch.randn(*lead, *(shape.axis(form, a) for a in info.axes), generator=generator, device=device)
         wide = info.role == "param" or info.name in parts.gate
         arguments[info.name] = _ordinary(x, info, parts).to(torch.float32 if wide else dtype)
-    axes = tuple(shape.axis(form, a) for a in form.state.axes)
-    return arguments, torch.randn(shape.batch, shape.heads, *axes, generator=generator, device=device)
+    return arguments
 
 
 def _ordinary(x: Tensor, info: ArgumentInfo, parts: Roles) -> Tensor:

@@ -27,15 +27,18 @@ from recgen.verify.tolerances import VALUES, gradient_tolerance
 _LOST: Final = 3
 """Exit status when the device no longer works."""
 
+_BEFORE: Final = 64
+"""Tokens that states come from."""
+
 Tensors = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Leaves, the state that comes in, and the gradients that flow in, by name."""
+    """Leaves, the states that come in, and the gradients that flow in, by name."""
 
     arguments: Tensors
-    state: torch.Tensor
+    states: Tensors
     cotangents: Tensors
 
 
@@ -52,23 +55,36 @@ class Bench:
         self.wanted = [self._run(self._wide(x)) for x in self.small]
 
     def _inputs(self, shape: Shape, seed: int) -> Inputs:
-        arguments, state = draw_inputs(self.compiled.normal_form, shape, self.dtype, self.device, seed)
-        with torch.no_grad():
-            *outputs, final = self.form(**arguments, initial_state=state, output_final_state=True)
-        names = (*self.compiled.recurrence.outputs, "final state")
-        cotangents = {name: torch.randn_like(y) for name, y in zip(names, (*outputs, final), strict=True)}
-        return Inputs({k: x.requires_grad_() for k, x in arguments.items()}, state.requires_grad_(), cotangents)
+        form, names = self.compiled.normal_form, [s.name for s in self.compiled.recurrence.states]
+        arguments = draw_inputs(form, shape, self.dtype, self.device, seed)
+        before = draw_inputs(form, replace(shape, tokens=_BEFORE), torch.float32, self.device, seed + 1000)
+        reached = self._results(doubled(before), {})[len(self.compiled.recurrence.outputs) :]  # no random ones: they may divide by them
+        states = {name: x.float() for name, x in zip(names, reached, strict=True)}
+        found = zip((*self.compiled.recurrence.outputs, *(f"final {name}" for name in names)), self._results(arguments, states), strict=True)
+        cotangents = {name: torch.randn_like(y) for name, y in found}
+        return Inputs(leaves(arguments), leaves(states), cotangents)
 
     def _wide(self, x: Inputs) -> Inputs:
-        arguments = {k: v.detach().double().requires_grad_() for k, v in x.arguments.items()}
-        return Inputs(arguments, x.state.detach().double().requires_grad_(), {k: v.double() for k, v in x.cotangents.items()})
+        return Inputs(leaves(doubled(x.arguments)), leaves(doubled(x.states)), doubled(x.cotangents))
+
+    def _results(self, arguments: Tensors, states: Tensors) -> list[torch.Tensor]:
+        """Outputs and final states, without gradients."""
+        with torch.no_grad():
+            return self._call(arguments, states)
+
+    def _call(self, arguments: Tensors, states: Tensors) -> list[torch.Tensor]:
+        """Outputs and final states; without `states`, of sequences that start from nothing."""
+        given = tuple(states.values())
+        *outputs, final = self.form(**arguments, initial_state=given if len(given) > 1 else next(iter(given), None), output_final_state=True)
+        return [*outputs, *(final if isinstance(final, tuple) else (final,))]
 
     def _run(self, x: Inputs) -> Tensors:
-        """Outputs, final state, and every gradient, by name."""
-        results = self.form(**x.arguments, initial_state=x.state, output_final_state=True)
-        leaves = {**{f"d {k}": v for k, v in x.arguments.items()}, "d initial state": x.state}
-        found = torch.autograd.grad(results, list(leaves.values()), list(x.cotangents.values()))
-        return {**{k: y.detach() for k, y in zip(x.cotangents, results, strict=True)}, **dict(zip(leaves, found, strict=True))}
+        """Outputs, final states, and every gradient, by name."""
+        results = dict(zip(x.cotangents, self._call(x.arguments, x.states), strict=True))
+        wanted = {f"d {k}": v for k, v in x.arguments.items()} | {f"d initial {k}": v for k, v in x.states.items()}
+        roots = [name for name, y in results.items() if y.requires_grad]  # a running maximum is a choice of scale and has no gradient
+        found = torch.autograd.grad([results[n] for n in roots], list(wanted.values()), [x.cotangents[n] for n in roots])
+        return {k: y.detach() for k, y in results.items()} | dict(zip(wanted, found, strict=True))
 
     def measure(self, tiles: ChunkTiles) -> dict[str, Any]:
         """The fields of a measurement: numbers and repetition first, times only of what is right."""
@@ -109,8 +125,7 @@ class Bench:
         """Milliseconds of a forward, and of a forward with its backward."""
         from triton.testing import do_bench
 
-        with torch.no_grad():
-            alone = do_bench(lambda: self.form(**x.arguments, initial_state=x.state, output_final_state=True), 10, 40, return_mode="median")
+        alone = do_bench(lambda: self._results(x.arguments, x.states), 10, 40, return_mode="median")
         both = do_bench(lambda: self._run(x), 10, 60, return_mode="median")
         return float(alone), float(both)
 
@@ -118,6 +133,16 @@ class Bench:
         """Bytes of shared memory of the largest kernel of these tiles."""
         caches = [cache[0] for kernel in kernels(self.module) for cache in kernel.device_caches.values()]
         return max((int(built.metadata.shared) for compiled in caches for built in compiled.values()), default=0)
+
+
+def leaves(tensors: Tensors) -> Tensors:
+    """The same numbers, with their gradients recorded."""
+    return {k: x.detach().requires_grad_() for k, x in tensors.items()}
+
+
+def doubled(tensors: Tensors) -> Tensors:
+    """In float64."""
+    return {k: x.detach().double() for k, x in tensors.items()}
 
 
 def kernels(module: Any) -> list[Any]:

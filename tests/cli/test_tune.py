@@ -42,6 +42,16 @@ def test_writes_a_file_that_a_build_takes(recgen, gpu, folder):
     assert recgen("build", SPEC, "-o", "out", "--check").exit_code == 1
 
 
+@pytest.mark.parametrize("name", ["linear_attention_normalized", "mlstm"])
+def test_several_states_are_tuned_as_one(recgen, gpu, folder, name):
+    spec = resource("specs") / f"{name}.rec"
+    assert recgen("tune", spec, "-o", "t.json").exit_code == 0
+    row = json.loads((folder / "t.json").read_text())["rows"][0]
+    assert (row["chunk"], row["scan"], row["gradients"]) == (32, 64, 16)
+    assert recgen("build", spec, "-o", "out", "--tiles", "t.json").exit_code == 0
+    assert "with 1 tuned row of tiles" in (folder / "out" / f"{name}.py").read_text()
+
+
 def test_json_and_other_shapes(recgen, gpu, folder):
     shapes = ("--shape", "2,512,2,4,64,64", "--shape", "1,64,1,1,128,32")
     result = recgen("tune", SPEC, *shapes, "--dtype", "float32", "-o", "t.json", "--format", "json")

@@ -14,28 +14,33 @@ from recgen.tiles import ChunkTiles
 from recgen.tuning.inputs import Shape
 from recgen.tuning.worker import Bench, reduced
 
-SPEC = resource("specs") / "gated_delta_rule.rec"
 SHAPE = Shape(1, 20, 1, 2, 8, 8)
 TILES = ChunkTiles("scalar", True, False, 16, 16, 16, 16, 1, "", 1)
+SEVERAL = {"linear_attention_normalized": ("S", "z"), "mlstm": ("C", "n", "m")}
+"""Specs with several states."""
+each_of_several = pytest.mark.parametrize("bench", SEVERAL, indirect=True)
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Iterator[Bench]:
+def bench(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path) -> Iterator[Bench]:
+    """Of one state, or of the spec that a test names."""
+    text = (resource("specs") / f"{getattr(request, 'param', 'gated_delta_rule')}.rec").read_text(encoding="utf-8")
     monkeypatch.setenv("RECGEN_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(Bench, "_times", lambda self, x: (1.0, 2.0))
-    found = Bench(compile_text(SPEC.read_text(encoding="utf-8"), "spec.rec"), [SHAPE], torch.float32, True, "cpu")
+    found = Bench(compile_text(text, "spec.rec"), [SHAPE], torch.float32, True, "cpu")
     table, scan = found.module._CHUNK_TILES, found.module._triton_chunk_forward
     yield found
     found.module._CHUNK_TILES, found.module._triton_chunk_forward = table, scan
 
 
-def spoil(bench: Bench, change) -> None:
-    """Changes the outputs of every forward."""
+def spoil(bench: Bench, change, at: int = 0) -> None:
+    """Changes one result of every forward: the output, or a state behind it."""
     forward = bench.module._triton_chunk_forward
 
     def spoiled(*arguments):
-        o, *rest = forward(*arguments)
-        return (change(o), *rest)
+        results = list(forward(*arguments))
+        results[at] = change(results[at])
+        return tuple(results)
 
     bench.module._triton_chunk_forward = spoiled
 
@@ -46,6 +51,44 @@ def test_right(bench: Bench) -> None:
     assert 0 < found["error"] < 1e-5
     assert found["times"] == [(1.0, 2.0)]
     assert bench.module._CHUNK_TILES[0].chunk == 16
+
+
+@each_of_several
+def test_several_states_are_right(bench: Bench) -> None:
+    found = bench.measure(TILES)
+    assert found["outcome"] == "ok", found
+    assert 0 < found["error"] < 1e-5
+    assert found["times"] == [(1.0, 2.0)]
+
+
+@each_of_several
+def test_every_state_comes_in_is_compared_and_has_a_gradient(bench: Bench) -> None:
+    names = SEVERAL[bench.compiled.recurrence.name]
+    for x in (*bench.small, *bench.timed):
+        assert tuple(x.states) == names
+        assert all(bool(state.any()) for state in x.states.values())
+        assert all(f"final {name}" in x.cotangents for name in names)
+    for wanted in bench.wanted:
+        scales = {s.name for s in bench.compiled.recurrence.scales}
+        assert {name for name in names if bool(wanted[f"d initial {name}"].any())} == set(names) - scales
+
+
+@each_of_several
+@pytest.mark.parametrize("number", [1, 2])
+def test_wrong_states_are_named(bench: Bench, number: int) -> None:
+    spoil(bench, lambda x: 1.01 * x, number)
+    found = bench.measure(TILES)
+    name = SEVERAL[bench.compiled.recurrence.name][number - 1]
+    assert (found["outcome"], found["detail"]) == ("wrong", f"final {name}: 1.0e-02")
+
+
+@each_of_several
+def test_several_states_that_differ_from_run_to_run_are_not_timed(bench: Bench) -> None:
+    runs = iter(range(1000))
+    spoil(bench, lambda x: x * (1 + 1e-6 * next(runs)), 2)
+    found = bench.measure(TILES)
+    name = SEVERAL[bench.compiled.recurrence.name][1]
+    assert (found["outcome"], found["detail"]) == ("unequal", f"two runs differ: final {name}")
 
 
 def test_wrong_numbers_are_named(bench: Bench) -> None:
