@@ -1740,17 +1740,14 @@ def _tl_crossing(links, mask, BC: tl.constexpr, WIDE: tl.constexpr):
 
 
 @_triton_kernel("T", "total", "s_i", "s_f", "n_scale", "n_eps")
-def _chunk_scales_kernel(
+def _chunk_totals_kernel(
     p_q, s_q,
     p_k, s_k,
     p_v, s_v,
     p_i, s_i,
     p_f, s_f,
-    w_initial,
-    ws_initial,
-    w_final,
     w_scales,
-    w_first,
+    w_table,
     w_bounds,
     n_scale: tl.float64,
     n_eps: tl.float64,
@@ -1769,9 +1766,17 @@ def _chunk_scales_kernel(
     DT: tl.constexpr,
     WIDE: tl.constexpr,
 ):
-    """One sequence and value head: the running maximum of log weights before each chunk, and after the last."""
-    i_h = (tl.program_id(0) % HV).to(tl.int64)
-    i_n = (tl.program_id(0) // HV).to(tl.int64)
+    """One chunk and value head: its whole decay, and the running maximum at its end of what it writes itself."""
+    i_h = (tl.program_id(0) % HV).to(tl.int64)  # value head
+    i_p = (tl.program_id(0) // HV).to(tl.int64)  # chunk among all
+    if w_table is not None:
+        i_n = tl.load(w_table + i_p * 2).to(tl.int64)  # its sequence; -1 beyond the last chunk
+        i_c = tl.load(w_table + i_p * 2 + 1).to(tl.int64)  # its number in the sequence
+        if i_n < 0:
+            return
+    else:
+        i_n = i_p // tl.cdiv(T, BC)
+        i_c = i_p % tl.cdiv(T, BC)
     if w_bounds is not None:
         i_b = 0
         bos = tl.load(w_bounds + i_n).to(tl.int64)
@@ -1780,7 +1785,6 @@ def _chunk_scales_kernel(
         i_b = i_n
         bos = tl.full((), 0, tl.int64)
         length = tl.full((), 0, tl.int64) + T
-    chunks = tl.cdiv(length, BC)
     i_g = i_h // (HV // H)  # key head
     o_c = tl.arange(0, BC)
     o_k = tl.arange(0, BK).to(tl.int64)
@@ -1795,32 +1799,69 @@ def _chunk_scales_kernel(
     p_f += i_b * s_f[0] + i_h * s_f[2]
     c_scale = tl.full((), n_scale, ACC)
     c_eps = tl.full((), n_eps, ACC)
+    o_t = bos + i_c * BC + o_c
+    m_t = i_c * BC + o_c < length
+    m_tk = m_t[:, None] & m_k[None, :]
+    o_row = (i_b * T + o_t) * HV + i_h
+    w_scales += (i_p * HV + i_h) * (BC + 2)
+    b_i = tl.load(p_i + o_t * s_i[1], mask=m_t, other=0.0).to(ACC)
+    b_f = tl.load(p_f + o_t * s_f[1], mask=m_t, other=0.0).to(ACC)
+    b_g = _tl_logsigmoid(b_f)
+    b_log_decay = tl.where(m_t, b_g, 0.0)
+    b_log_weight = tl.where(m_t, b_i, 0.0)
+    b_log = tl.maximum(b_log_decay, -511.0, propagate_nan=tl.PropagateNan.ALL)
+    b_coarse = tl.floor(b_log * 512 + 0.5) / 512
+    b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log - b_coarse, 0)
+    b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)
+    b_weights = tl.where(m_t, b_log_weight, float("-inf"))  # tokens beyond the last write nothing
+    b_ends = b_weights + (b_Lc - b_Gc) + (b_Lf - b_Gf)
+    tl.store(w_scales, b_Lc + b_Lf)
+    tl.store(w_scales + 1, tl.max(b_ends, 0))
+
+
+@_jit
+def _tl_later(total, top, later_total, later_top):
+    """Two stretches of tokens as one: their decay, and the maximum at the end of what they write."""
+    return total + later_total, tl.maximum(top + later_total, later_top)
+
+
+@_triton_kernel("T")
+def _chunk_scales_kernel(
+    w_initial,
+    ws_initial,
+    w_final,
+    w_scales,
+    w_first,
+    T,
+    HV: tl.constexpr,
+    BC: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """One sequence and value head: the running maximum of log weights before and after each chunk, 64 chunks at a time."""
+    i_h = (tl.program_id(0) % HV).to(tl.int64)
+    i_n = (tl.program_id(0) // HV).to(tl.int64)
     if w_first is not None:
         slot = tl.load(w_first + i_n).to(tl.int64)
+        chunks = tl.load(w_first + i_n + 1).to(tl.int64) - slot
     else:
+        chunks = tl.cdiv(T, BC)
         slot = i_n * chunks
     if w_initial is not None:
         b_scale = tl.load(w_initial + i_n * ws_initial[0] + i_h * ws_initial[1]).to(ACC)
     else:
         b_scale = tl.full((), 0.0, ACC)
-    for i_c in range(chunks):
-        o_t = bos + i_c * BC + o_c
-        m_t = i_c * BC + o_c < length
-        m_tk = m_t[:, None] & m_k[None, :]
-        o_row = (i_b * T + o_t) * HV + i_h
-        tl.store(w_scales + ((slot + i_c) * HV + i_h) * (BC + 1) + BC, b_scale)
-        b_i = tl.load(p_i + o_t * s_i[1], mask=m_t, other=0.0).to(ACC)
-        b_f = tl.load(p_f + o_t * s_f[1], mask=m_t, other=0.0).to(ACC)
-        b_g = _tl_logsigmoid(b_f)
-        b_log_decay = tl.where(m_t, b_g, 0.0)
-        b_log_weight = tl.where(m_t, b_i, 0.0)
-        b_log = tl.maximum(b_log_decay, -511.0, propagate_nan=tl.PropagateNan.ALL)
-        b_coarse = tl.floor(b_log * 512 + 0.5) / 512
-        b_Gc, b_Gf = tl.cumsum(b_coarse, 0), tl.cumsum(b_log - b_coarse, 0)
-        b_Lc, b_Lf = tl.sum(b_coarse, 0), tl.sum(tl.where(o_c == BC - 1, b_Gf, 0.0), 0)
-        b_weights = tl.where(m_t, b_log_weight, float("-inf"))  # tokens beyond the last write nothing
-        b_ends = b_weights + (b_Lc - b_Gc) + (b_Lf - b_Gf)
-        b_scale = tl.maximum(b_Lc + b_Lf + b_scale, tl.max(b_ends, 0))
+    o_i = tl.arange(0, 64)
+    for i_c in range(0, chunks, 64):
+        m_i = i_c + o_i < chunks
+        p_scales = w_scales + ((slot + i_c + o_i) * HV + i_h) * (BC + 2)
+        b_total = tl.load(p_scales, mask=m_i, other=0.0)
+        b_top = tl.load(p_scales + 1, mask=m_i, other=float("-inf"))
+        b_total, b_top = tl.associative_scan((b_total, b_top), 0, _tl_later)
+        b_after = tl.maximum(b_total + b_scale, b_top)
+        tl.store(p_scales + BC + 1, b_after, mask=m_i)
+        tl.store(p_scales + HV * (BC + 2) + BC, b_after, mask=i_c + o_i + 1 < chunks)
+        tl.store(p_scales + BC, b_scale, mask=m_i & (i_c + o_i == 0))
+        b_scale = tl.sum(tl.where(o_i == 63, b_after, 0.0), 0)
     if w_final is not None:
         tl.store(w_final + i_n * HV + i_h, b_scale)
 
@@ -1893,7 +1934,7 @@ def _chunk_prepare_kernel(
     m_tk = m_t[:, None] & m_k[None, :]
     o_row = (i_b * T + o_t) * HV + i_h
     w_matrices += (i_p * HV + i_h) * 1 * BC * BC
-    w_scales += (i_p * HV + i_h) * (BC + 1)
+    w_scales += (i_p * HV + i_h) * (BC + 2)
     b_q = tl.load(p_q + o_t[:, None] * s_q[1] + o_k[None, :] * s_q[3], mask=m_tk, other=0.0).to(ACC)
     b_k = tl.load(p_k + o_t[:, None] * s_k[1] + o_k[None, :] * s_k[3], mask=m_tk, other=0.0).to(ACC)
     b_i = tl.load(p_i + o_t * s_i[1], mask=m_t, other=0.0).to(ACC)
@@ -2028,7 +2069,7 @@ def _chunk_scan_kernel(
         if until == chunks:
             return  # nothing comes after it
     w_matrices += ((slot + from_chunk) * HV + i_h) * 1 * BC * BC
-    w_scales += ((slot + from_chunk) * HV + i_h) * (BC + 1)
+    w_scales += ((slot + from_chunk) * HV + i_h) * (BC + 2)
     if SUMMARY:
         b_S = tl.where(m_one, tl.where(o_k[:, None] == o_v[None, :], 1.0, 0.0), 0.0).to(ACC)
         b_passing = tl.full((BK,), 1.0, ACC)
@@ -2073,7 +2114,7 @@ def _chunk_scan_kernel(
         b_weights = tl.where(m_t, b_log_weight, float("-inf"))  # tokens beyond the last write nothing
         b_scale = tl.load(w_scales + BC)
         b_maximum = tl.load(w_scales + o_c)
-        b_last = tl.sum(tl.where(o_c == BC - 1, b_maximum, 0.0), 0)
+        b_last = tl.load(w_scales + BC + 1)
         b_from_start = tl.exp((b_scale - b_maximum) + b_Gc + b_Gf)
         b_to_end = tl.exp((b_weights - b_last) + (b_Lc - b_Gc) + (b_Lf - b_Gf))
         b_through = tl.exp((b_scale - b_last) + b_Lc + b_Lf)
@@ -2100,7 +2141,7 @@ def _chunk_scan_kernel(
         if SUMMARY:
             b_passing = b_passing * b_through
         w_matrices += HV * 1 * BC * BC
-        w_scales += HV * (BC + 1)
+        w_scales += HV * (BC + 2)
     if SUMMARY:
         w_summary += ((i_s * HV + i_h) * K + o_k) * WIDTH
         o_column = o_v + tl.where(m_one, V + NV, 0)
@@ -2226,7 +2267,7 @@ def _chunk_reverse_kernel(
             return  # nothing comes before it
     pd_o += i_b * sd_o[0] + i_h * sd_o[2]
     w_matrices += ((slot + until) * HV + i_h) * 1 * BC * BC
-    w_scales += ((slot + until) * HV + i_h) * (BC + 1)
+    w_scales += ((slot + until) * HV + i_h) * (BC + 2)
     w_states += ((slot + until) * HV + i_h) * K * V
     if not SUMMARY:
         w_dstates += ((slot + until) * HV + i_h) * K * V
@@ -2254,7 +2295,7 @@ def _chunk_reverse_kernel(
         w_states_n -= HV * K
         w_dstates_n -= HV * NV * K
         w_matrices -= HV * 1 * BC * BC
-        w_scales -= HV * (BC + 1)
+        w_scales -= HV * (BC + 2)
         o_t = bos + i_c * BC + o_c
         m_t = i_c * BC + o_c < length
         m_tk = m_t[:, None] & m_k[None, :]
@@ -2279,7 +2320,7 @@ def _chunk_reverse_kernel(
         b_weights = tl.where(m_t, b_log_weight, float("-inf"))  # tokens beyond the last write nothing
         b_scale = tl.load(w_scales + BC)
         b_maximum = tl.load(w_scales + o_c)
-        b_last = tl.sum(tl.where(o_c == BC - 1, b_maximum, 0.0), 0)
+        b_last = tl.load(w_scales + BC + 1)
         b_from_start = tl.exp((b_scale - b_maximum) + b_Gc + b_Gf)
         b_to_end = tl.exp((b_weights - b_last) + (b_Lc - b_Gc) + (b_Lf - b_Gf))
         b_through = tl.exp((b_scale - b_last) + b_Lc + b_Lf)
@@ -2422,7 +2463,7 @@ def _chunk_gradients_kernel(
     m_tk = m_t[:, None] & m_k[None, :]
     o_row = (i_b * T + o_t) * HV + i_h
     w_matrices += (i_p * HV + i_h) * 1 * BC * BC
-    w_scales += (i_p * HV + i_h) * (BC + 1)
+    w_scales += (i_p * HV + i_h) * (BC + 2)
     w_states += (i_p * HV + i_h) * K * V
     w_dstates += (i_p * HV + i_h) * K * V
     w_states_n += (i_p * HV + i_h) * K
@@ -2446,7 +2487,7 @@ def _chunk_gradients_kernel(
     b_weights = tl.where(m_t, b_log_weight, float("-inf"))  # tokens beyond the last write nothing
     b_scale = tl.load(w_scales + BC)
     b_maximum = tl.load(w_scales + o_c)
-    b_last = tl.sum(tl.where(o_c == BC - 1, b_maximum, 0.0), 0)
+    b_last = tl.load(w_scales + BC + 1)
     b_from_start = tl.exp((b_scale - b_maximum) + b_Gc + b_Gf)
     b_to_end = tl.exp((b_weights - b_last) + (b_Lc - b_Gc) + (b_Lf - b_Gf))
     b_through = tl.exp((b_scale - b_last) + b_Lc + b_Lf)
@@ -2527,7 +2568,7 @@ def _chunk_gradients_kernel(
     b_weights = tl.where(m_t, b_log_weight, float("-inf"))  # tokens beyond the last write nothing
     b_scale = tl.load(w_scales + BC)
     b_maximum = tl.load(w_scales + o_c)
-    b_last = tl.sum(tl.where(o_c == BC - 1, b_maximum, 0.0), 0)
+    b_last = tl.load(w_scales + BC + 1)
     b_from_start = tl.exp((b_scale - b_maximum) + b_Gc + b_Gf)
     b_to_end = tl.exp((b_weights - b_last) + (b_Lc - b_Gc) + (b_Lf - b_Gf))
     b_through = tl.exp((b_scale - b_last) + b_Lc + b_Lf)
@@ -3046,7 +3087,7 @@ def _chunk_axes(arguments: tuple[torch.Tensor | None, ...]) -> tuple[int, ...]:
 def _prepared(sizes: _Sizes, plan: _ChunkPlan, like: torch.Tensor, device: torch.device) -> tuple[torch.Tensor | None, ...]:
     """Memory for scores and inverses of all chunks [slots, HV, .., C, C], and nothing for what only a decay per key channel needs."""
     matrices = like.new_empty(plan.slots, sizes.heads, 1, plan.chunk, plan.chunk, dtype=torch.float32, device=device)
-    return matrices, None, None, like.new_empty(plan.slots, sizes.heads, plan.chunk + 1, dtype=torch.float32, device=device)
+    return matrices, None, None, like.new_empty(plan.slots, sizes.heads, plan.chunk + 2, dtype=torch.float32, device=device)
 
 
 def _prepare_launches(
@@ -3064,12 +3105,26 @@ def _prepare_launches(
         _chunk_scales_kernel,
         (sizes.batch if cu_seqlens is None else cu_seqlens.shape[0] - 1) * sizes.heads,
         (
-            *_with_strides(arguments),
             initial_scale,
             _triton_strides(initial_scale),
             final_scale,
             prepared[-1],
             plan.first,
+            sizes.tokens,
+            sizes.heads,
+            plan.chunk,
+            tl.float32,
+        ),
+        warps=1,
+        stages=1,
+    )
+    totals = _Launch(
+        _chunk_totals_kernel,
+        plan.slots * sizes.heads,
+        (
+            *_with_strides(arguments),
+            prepared[-1],
+            plan.table,
             cu_seqlens,
             *_chunk_constants(arguments, options, sizes, plan, 16),
         ),
@@ -3089,7 +3144,7 @@ def _prepare_launches(
         warps=plan.tiles.prepare_warps,
         stages=1,
     )
-    return (scales, prepare,) if plan.slots else (scales, )
+    return (totals, scales, prepare,) if plan.slots else (scales,)
 
 
 def _triton_chunk_backward(

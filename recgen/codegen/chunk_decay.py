@@ -156,8 +156,8 @@ class ChunkDecay:
         """Decays between the chunk's tokens, as [C, C] matrices."""
         return ()
 
-    def scales(self) -> Lines:
-        """The running maximum after a chunk; nothing without one."""
+    def totals(self) -> Lines:
+        """What a chunk makes of a running maximum; nothing without one."""
         return ()
 
     def keep(self) -> Lines:

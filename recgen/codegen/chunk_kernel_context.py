@@ -25,7 +25,8 @@ class GradientName:
 
 @dataclass(frozen=True)
 class ScaleText:
-    """The running maximum: its number among the declared states, the lines that carry it through a chunk, and what the host adds for it.
+    """The running maximum: its number among the declared states, the lines that say what a chunk makes of it, and what the host adds for it
+    (`alone`: without chunks).
 
     All "" without one.
     """
@@ -34,15 +35,16 @@ class ScaleText:
     lines: tuple[str, ...]
     memory: str
     launch: str
+    alone: str
     given: str
 
 
 def _scale_text(form: NormalForm, kernels: ChunkKernels) -> ScaleText:
     if form.stabilizer is None:
-        return ScaleText("", (), "", "", "")
-    lines = (*kernels.operand_lines(kernels.decay.names), *kernels.decay.scales())
-    memory = ", like.new_empty(plan.slots, sizes.heads, plan.chunk + 1, dtype=torch.float32, device=device)"
-    return ScaleText(scale_index(form), lines, memory, "scales, ", ", *scales")
+        return ScaleText("", (), "", "", "", "")
+    lines = (*kernels.operand_lines(kernels.decay.names), *kernels.decay.totals())
+    memory = ", like.new_empty(plan.slots, sizes.heads, plan.chunk + 2, dtype=torch.float32, device=device)"
+    return ScaleText(scale_index(form), lines, memory, "totals, scales, ", "scales,", ", *scales")
 
 
 @dataclass(frozen=True)

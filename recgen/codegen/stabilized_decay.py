@@ -1,8 +1,9 @@
 """The chunkwise kernels' lines for one decay per token and head under a running maximum of log weights.
 
 Everything that decays has the write's weight in it and is divided by the exponential of the maximum (see the PyTorch form): the rest is as
-for a decay alone. A kernel of its own finds the maximum before each chunk, and `prepare` up to every token, which takes all pairs of them;
-the other kernels load both from `w_scales`: those of a chunk's tokens, then the one before it.
+for a decay alone. Two small kernels find the maximum before and after each chunk, from what each chunk makes of any, and `prepare` up to every
+token, which takes all pairs of them; the other kernels load them from `w_scales`: a chunk's tokens', the one before it, and the one after it. A
+state is divided by the same number at the end of one chunk and at the start of the next.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class StabilizedDecay(ScalarDecay):
             *self.sums(),
             "b_scale = tl.load(w_scales + BC)",
             "b_maximum = tl.load(w_scales + o_c)",
-            "b_last = tl.sum(tl.where(o_c == BC - 1, b_maximum, 0.0), 0)",
+            "b_last = tl.load(w_scales + BC + 1)",
             "b_from_start = tl.exp((b_scale - b_maximum) + b_Gc + b_Gf)",
             "b_to_end = tl.exp((b_weights - b_last) + (b_Lc - b_Gc) + (b_Lf - b_Gf))",
             "b_through = tl.exp((b_scale - b_last) + b_Lc + b_Lf)",
@@ -59,10 +60,11 @@ class StabilizedDecay(ScalarDecay):
             f"b_gamma = tl.where(m_ij, tl.exp(tl.minimum(b_links, 0.0, {NAN_STAYS})), 0.0)",
         )
 
-    def scales(self) -> Lines:
-        """The maximum after a chunk, from that before it."""
+    def totals(self) -> Lines:
+        """A chunk's decay and what its own writes make of the maximum, kept where `prepare` puts the tokens' later."""
         return (
             *self.sums(),
             "b_ends = b_weights + (b_Lc - b_Gc) + (b_Lf - b_Gf)",
-            "b_scale = tl.maximum(b_Lc + b_Lf + b_scale, tl.max(b_ends, 0))",
+            "tl.store(w_scales, b_Lc + b_Lf)",
+            "tl.store(w_scales + 1, tl.max(b_ends, 0))",
         )

@@ -78,9 +78,7 @@ def _kernels(plan: KernelPlan) -> tuple[Block, ...]:
     items.append("chunkwise kernels: float32 products in three parts, tf32 or bfloat16; of their tiles the first row that fits is used")
     cut = plan.segments
     items.append(
-        "sequences are scanned whole: a segment has no summary of more states than a matrix"
-        if not cut.fill
-        else f"a sequence is cut into segments, scanned at once, where that makes {cut.least} or more of {cut.chunks} or more chunks and "
+        f"a sequence is cut into segments, scanned at once, where that makes {cut.least} or more of {cut.chunks} or more chunks and "
         f"at most {cut.fill} programs for each multiprocessor"
     )
     items += [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from recgen.analysis.normal_form import NormalForm
 from recgen.kernels import delta_rule, gated_delta_rule, linear_attention
 from recgen.pipeline import compile_text
+from recgen.plan import make_plan
 from recgen.resources import resource
 from recgen.tiles import CHUNK_TILES, ChunkTiles, Validation, rows_for
 
@@ -119,6 +121,14 @@ def test_states_that_a_program_holds_whole_take_more_memory(half: bool, gpu: int
     rows = [t for t in rows_for("scalar", True, whole=True) if t.half == half and t.shared <= gpu * 1024 and not t.generation]
     assert max(t.keys for t in rows) == size
     assert all(t.stages == 1 and not t.validated for t in rows)
+
+
+@pytest.mark.parametrize(("name", "decay"), [("linear_attention_normalized", "none"), ("mlstm", "scalar")])
+def test_further_columns_take_half_as_many_tokens(name: str, decay: str) -> None:
+    rows, plain = make_plan(form(name)).chunk, rows_for(decay, False)
+    assert [t.chunk for t in rows] == [max(16, t.chunk // 2) for t in plain]
+    assert [replace(t, chunk=0, validated=()) for t in rows] == [replace(t, chunk=0, validated=()) for t in plain]
+    assert not any(t.validated for t in rows)
 
 
 def test_a_decay_by_channel_keeps_states_in_float32_and_takes_fewer_values_whole() -> None:

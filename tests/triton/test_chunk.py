@@ -87,6 +87,24 @@ def test_sequences_in_segments(case: Case) -> None:
     check(case)
 
 
+@pytest.mark.parametrize("segment", [0, 1])
+def test_a_running_maximum_that_jumps(segment: int) -> None:
+    """Weights from e^-60 to e^60, resets, and stretches that nothing is written in."""
+
+    def strong(arguments: dict[str, torch.Tensor | None]) -> dict[str, torch.Tensor | None]:
+        i, f = arguments["i"], arguments["f"]
+        assert i is not None and f is not None
+        i, f = 20 * i, f.clone()
+        i[:, 20:40], f[:, 5::9], f[:, 36] = -math.inf, -60.0, -1e8
+        return arguments | {"i": i, "f": f}
+
+    check(Case("mlstm", SIZES, tokens=70, chunk=16, segment=segment, heads=1, change=strong))
+
+
+def test_a_running_maximum_over_more_chunks_than_are_taken_at_once() -> None:
+    check(Case("mlstm", {"K": 3, "V": 2}, tokens=1060, chunk=16, segment=20, heads=1))
+
+
 def test_segments_meet_in_the_combination(monkeypatch: pytest.MonkeyPatch) -> None:
     class Unreachable:
         def __getitem__(self, grid: tuple[int, ...]) -> None:
@@ -97,6 +115,27 @@ def test_segments_meet_in_the_combination(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(LookupError):
         forward(Inputs(case))
     forward(Inputs(case.but(segment=0)))
+
+
+@pytest.mark.parametrize("spec", ["gated_delta_rule", "linear_attention_normalized", "normalized_corrections", "mlstm"])
+def test_segments_are_equal_from_run_to_run_and_whatever_comes_after(spec: str) -> None:
+    """To the bit; the gradients of a loss on the first tokens too."""
+    inputs, other = (Inputs(Case(spec, SIZES, tokens=50, chunk=16, segment=1, heads=1)) for _ in range(2))
+    for x in other.arguments.values():
+        if x is not None and x.dim() > 2:
+            x[:, 27:] = 3 * torch.randn(x[:, 27:].shape) if x.dim() > 3 else 0.3 * x[:, 27:]
+    runs = [forward(x) for x in (inputs, inputs, other)]
+    assert all(torch.equal(x, y) for x, y in zip(runs[0], runs[1], strict=True))
+    (o, *states, _), changed = runs[0], runs[2][0]
+    assert torch.equal(o[:, :27], changed[:, :27])
+    assert not torch.equal(o, changed)
+    loss = [torch.ones_like(o), *(torch.zeros_like(x) for x in states)]
+    loss[0][:, 27:] = 0
+    found = [gradients(x, run[-1], loss) for x, run in zip((inputs, inputs, other), runs, strict=True)]
+    for name in (name for name, x in found[0].items() if x is not None):
+        first, second, after = (x[name] for x in found)
+        assert torch.equal(first, second), name
+        assert torch.equal(first[:, :27], after[:, :27]) or name not in inputs.arguments, name
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
