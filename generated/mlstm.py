@@ -2818,17 +2818,17 @@ class _ChunkTiles(NamedTuple):
 _CHUNK_TILES = (  # the first row that fits is used
     # not compared yet
     _ChunkTiles(
-        True, 128, "gfx942", 65536, chunk=32, scan=32, gradients=32, stages=2,
+        True, 128, "gfx942", 65536, chunk=64, scan=32, gradients=32, stages=2,
         prepare_warps=2, scan_warps=4, gradient_warps=8,
     ),
     # not compared yet
     _ChunkTiles(
-        True, 256, "gfx942", 65536, chunk=16, scan=32, gradients=16, stages=1,
+        True, 256, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
     # not compared yet
     _ChunkTiles(
-        False, 128, "gfx942", 65536, chunk=16, scan=32, gradients=16, stages=1,
+        False, 128, "gfx942", 65536, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
     # not compared yet

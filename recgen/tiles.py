@@ -117,12 +117,16 @@ def rows_for(decay: str, corrects: bool, whole: bool = False, columns: bool = Fa
     """The rows of a class of recurrences, in the order in which they are tried.
 
     `whole`: a program holds the whole value axis, whose size then counts as the keys' does, with more warps, fewer tokens, and without
-    loading ahead. `columns`: the state has further columns, whose products are sums of tiles of rows in registers; half as many tokens
-    spill a fourth (compiled for sm_90 with 128 keys; not timed).
+    loading ahead. `columns`: the state has further columns, whose products are sums of whole tiles in registers, with fewer tokens too.
     """
     rows = tuple(t for t in CHUNK_TILES if t.decay == decay and t.corrects == corrects)
-    rows = tuple(replace(t, chunk=max(16, t.chunk // 2), validated=()) for t in rows) if columns else rows
+    rows = tuple(map(_with_columns, rows)) if columns else rows
     return _whole_rows(rows, decay, corrects) if whole else rows
+
+
+def _with_columns(row: ChunkTiles) -> ChunkTiles:
+    """Half the tokens: for 128 keys on sm_90 the scans then spill a fourth; on gfx942 the gradients three times as much. Not timed."""
+    return replace(row, chunk=row.chunk if row.generation == "gfx942" else max(16, row.chunk // 2), validated=())
 
 
 def _whole_rows(rows: tuple[ChunkTiles, ...], decay: str, corrects: bool) -> tuple[ChunkTiles, ...]:

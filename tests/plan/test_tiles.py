@@ -126,7 +126,7 @@ def test_states_that_a_program_holds_whole_take_more_memory(half: bool, gpu: int
 @pytest.mark.parametrize(("name", "decay"), [("linear_attention_normalized", "none"), ("mlstm", "scalar")])
 def test_further_columns_take_half_as_many_tokens(name: str, decay: str) -> None:
     rows, plain = make_plan(form(name)).chunk, rows_for(decay, False)
-    assert [t.chunk for t in rows] == [max(16, t.chunk // 2) for t in plain]
+    assert [t.chunk for t in rows] == [t.chunk if t.generation == "gfx942" else max(16, t.chunk // 2) for t in plain]
     assert [replace(t, chunk=0, validated=()) for t in rows] == [replace(t, chunk=0, validated=()) for t in plain]
     assert not any(t.validated for t in rows)
 
