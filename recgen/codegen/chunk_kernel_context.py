@@ -25,10 +25,9 @@ class GradientName:
 
 @dataclass(frozen=True)
 class ScaleText:
-    """The running maximum: its number among the declared states, the lines that say what a chunk makes of it, and what the host adds for it
-    (`alone`: without chunks).
+    """The running maximum: its number among the declared states, the lines that say what a chunk makes of it, and what the host adds.
 
-    All "" without one.
+    `launch`: its kernels where there are chunks, `alone` where there are none. All "" without one.
     """
 
     index: str

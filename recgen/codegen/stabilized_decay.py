@@ -1,9 +1,9 @@
 """The chunkwise kernels' lines for one decay per token and head under a running maximum of log weights.
 
 Everything that decays has the write's weight in it and is divided by the exponential of the maximum (see the PyTorch form): the rest is as
-for a decay alone. Two small kernels find the maximum before and after each chunk, from what each chunk makes of any, and `prepare` up to every
-token, which takes all pairs of them; the other kernels load them from `w_scales`: a chunk's tokens', the one before it, and the one after it. A
-state is divided by the same number at the end of one chunk and at the start of the next.
+for a decay alone. Two small kernels find the maximum before and after each chunk, from what each chunk makes of any, and `prepare` finds it
+up to every token, for which it takes all pairs of them. The other kernels load these from `w_scales`: a chunk's tokens', the one before the
+chunk, and the one after it. So a state is divided by the same number at the end of one chunk and at the start of the next.
 """
 
 from __future__ import annotations

@@ -60,7 +60,9 @@ class Bench:
         before = draw_inputs(form, replace(shape, tokens=_BEFORE), torch.float32, self.device, seed + 1000)
         reached = self._results(doubled(before), {})[len(self.compiled.recurrence.outputs) :]  # no random ones: they may divide by them
         states = {name: x.float() for name, x in zip(names, reached, strict=True)}
-        found = zip((*self.compiled.recurrence.outputs, *(f"final {name}" for name in names)), self._results(arguments, states), strict=True)
+        found = zip(
+            (*self.compiled.recurrence.outputs, *(f"final {name}" for name in names)), self._results(arguments, states), strict=True
+        )
         cotangents = {name: torch.randn_like(y) for name, y in found}
         return Inputs(leaves(arguments), leaves(states), cotangents)
 
@@ -75,7 +77,9 @@ class Bench:
     def _call(self, arguments: Tensors, states: Tensors) -> list[torch.Tensor]:
         """Outputs and final states; without `states`, of sequences that start from nothing."""
         given = tuple(states.values())
-        *outputs, final = self.form(**arguments, initial_state=given if len(given) > 1 else next(iter(given), None), output_final_state=True)
+        *outputs, final = self.form(
+            **arguments, initial_state=given if len(given) > 1 else next(iter(given), None), output_final_state=True
+        )
         return [*outputs, *(final if isinstance(final, tuple) else (final,))]
 
     def _run(self, x: Inputs) -> Tensors:

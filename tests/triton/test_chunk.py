@@ -71,7 +71,9 @@ SEGMENTS = {
     "a further column": Case("linear_attention_normalized", SIZES, tokens=70, chunk=16, segment=2),
     "a further column in blocks": Case("linear_attention_normalized", {"K": 20, "V": 40}, tokens=50, heads=1, chunk=16, segment=1),
     "further columns and corrections": Case("normalized_corrections", SIZES, tokens=70, chunk=16, segment=2),
-    "further columns and corrections, in blocks": Case("normalized_corrections", {"K": 40, "V": 40}, tokens=50, heads=1, chunk=16, segment=1),
+    "further columns and corrections, in blocks": Case(
+        "normalized_corrections", {"K": 40, "V": 40}, tokens=50, heads=1, chunk=16, segment=1
+    ),
     "further columns, packed": Case("normalized_corrections", SIZES, tokens=90, bounds=(0, 0, 40, 41, 41, 90), chunk=16, segment=1),
     "a running maximum": Case("mlstm", SIZES, tokens=70, chunk=16, segment=2),
     "a running maximum, no initial state": Case("mlstm", SIZES, tokens=50, chunk=16, segment=1, initial=False),
