@@ -1182,6 +1182,14 @@ def _triton_chunk_backward(
 ) -> tuple[torch.Tensor | None, ...]:
     """Its backward: states again from those that were kept, then from the last token to the first."""
     return _triton_recurrent_backward(*arguments, *options, *initial, cu_seqlens, saved, *d_outputs, *d_final)
+@_jit
+def _tl_exp(x):
+    """exp(x); in float32 by the one instruction that GPUs have, which makes 0 of what is below 1.2e-38."""
+    if x.dtype == tl.float32:
+        result = tl.exp2(x * 1.4426950408889634)
+    else:
+        result = tl.exp(x)
+    return result
 
 
 @_jit
@@ -1243,13 +1251,12 @@ def _triton_sum_parts(parts, like, heads):
 
 
 def _triton_blocks(_size_P, _size_N, _entries):
-    """The block of every axis, the number of programs that share one axis, warps, and pipeline stages."""
+    """The block of every axis, the number of programs that share one axis, and warps."""
     _block_N = max(triton.next_power_of_2(_size_N), 1)
     _block_P = min(max(triton.next_power_of_2(_size_P), 1), max(_entries // (_block_N), 8))
     _NV = triton.cdiv(_size_P, _block_P)
     _held = _block_P * _block_N + _block_P + _block_P + _block_P * _block_N + _block_N + _block_N + _block_P + _block_P + _block_P
-    _stages = 3 if _held <= 4096 else 1  # loading large tiles ahead would not fit into shared memory
-    return _block_P, _block_N, _NV, min(triton.next_power_of_2(max(_held // 1024, 1)), 16), _stages
+    return _block_P, _block_N, _NV, min(triton.next_power_of_2(max(_held // 1024, 1)), 16)
 
 
 @_triton_kernel("T", )
@@ -1280,7 +1287,6 @@ def _recurrent_forward_kernel(
     HV: tl.constexpr,
     NV: tl.constexpr,
     ACC: tl.constexpr,
-    STAGES: tl.constexpr,
 ):
     """One sequence, value head and block, token by token, the states in registers.
 
@@ -1325,18 +1331,43 @@ def _recurrent_forward_kernel(
         b_h_before = tl.load(pi_h + i_n * si_h[0] + i_h * si_h[1] + off_P[:, None] * si_h[3] + off_N[None, :] * si_h[2], mask=mask_P[:, None] & mask_N[None, :], other=0.0).to(ACC)
     else:
         b_h_before = tl.full((block_P, block_N), 0.0, ACC)
-    for t in tl.range(length, num_stages=STAGES):
-        at = bos + t
+    at, more = bos, length > 0
+    ahead_1_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None] & more, other=0.0)
+    ahead_1_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None] & more, other=0.0)
+    ahead_1_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None] & more, other=0.0)
+    ahead_1_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None] & more, other=0.0)
+    if p_z is not None:
+        ahead_1_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None] & more, other=0.0)
+    at, more = bos + 1, length > 1
+    ahead_2_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None] & more, other=0.0)
+    ahead_2_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None] & more, other=0.0)
+    ahead_2_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None] & more, other=0.0)
+    ahead_2_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None] & more, other=0.0)
+    if p_z is not None:
+        ahead_2_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None] & more, other=0.0)
+    for t in range(length):
         row = (first + t) * HV + i_h
         if p_saved is not None:
             if t % 64 == 0:
                 tl.store(p_saved + ((slot + t // 64) * HV + i_h) * (size_P * size_N) + off_P[:, None] + off_N[None, :] * size_P, b_h_before, mask=mask_P[:, None] & mask_N[None, :])
-        b_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None], other=0.0).to(ACC)
-        b_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None], other=0.0).to(ACC)
-        b_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None], other=0.0).to(ACC)
-        b_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None], other=0.0).to(ACC)
+        b_u = ahead_1_u.to(ACC)
+        ahead_1_u = ahead_2_u
+        b_delta = ahead_1_delta.to(ACC)
+        ahead_1_delta = ahead_2_delta
+        b_B = ahead_1_B.to(ACC)
+        ahead_1_B = ahead_2_B
+        b_C = ahead_1_C.to(ACC)
+        ahead_1_C = ahead_2_C
         if p_z is not None:
-            b_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None], other=0.0).to(ACC)
+            b_z = ahead_1_z.to(ACC)
+            ahead_1_z = ahead_2_z
+        at, more = bos + t + 2, t + 2 < length
+        ahead_2_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None] & more, other=0.0)
+        ahead_2_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None] & more, other=0.0)
+        ahead_2_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None] & more, other=0.0)
+        ahead_2_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None] & more, other=0.0)
+        if p_z is not None:
+            ahead_2_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None] & more, other=0.0)
         if opt_use_z:
             if opt_delta_softplus:
                 if opt_use_delta_bias:
@@ -1352,7 +1383,7 @@ def _recurrent_forward_kernel(
                 b_step = _tl_maximum(b_raw_2, 0.0)
             b_step_spread = tl.broadcast_to(b_step, (block_P, block_N))
             b_product = b_step_spread * b_A
-            b_exp = tl.exp(b_product)
+            b_exp = _tl_exp(b_product)
             b_product_2 = b_exp * b_h_before
             b_expm1 = _tl_expm1(b_product)
             b_quotient = b_expm1 / b_A
@@ -1385,7 +1416,7 @@ def _recurrent_forward_kernel(
                 b_step_2 = _tl_maximum(b_raw_4, 0.0)
             b_step_2_spread = tl.broadcast_to(b_step_2, (block_P, block_N))
             b_product_9 = b_step_2_spread * b_A
-            b_exp_2 = tl.exp(b_product_9)
+            b_exp_2 = _tl_exp(b_product_9)
             b_product_10 = b_exp_2 * b_h_before
             b_expm1_2 = _tl_expm1(b_product_9)
             b_quotient_2 = b_expm1_2 / b_A
@@ -1415,7 +1446,7 @@ def _recurrent_forward_kernel(
             b_step_3 = _tl_maximum(b_raw_6, 0.0)
         b_step_3_spread = tl.broadcast_to(b_step_3, (block_P, block_N))
         b_product_16 = b_step_3_spread * b_A
-        b_exp_3 = tl.exp(b_product_16)
+        b_exp_3 = _tl_exp(b_product_16)
         b_product_17 = b_exp_3 * b_h_before
         b_expm1_3 = _tl_expm1(b_product_16)
         b_quotient_3 = b_expm1_3 / b_A
@@ -1454,7 +1485,7 @@ def _triton_recurrent_forward(
     _size_N = A.shape[2]
     _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
     _wide = torch.float64 if u.dtype == torch.float64 else torch.float32
-    _block_P, _block_N, _NV, _warps, _stages = _triton_blocks(_size_P, _size_N, 512)
+    _block_P, _block_N, _NV, _warps = _triton_blocks(_size_P, _size_N, 512)
     out = torch.empty((_B, _T, _HV, _size_P), dtype=u.dtype, device=u.device)
     _final_h = torch.empty((_N, _HV, _size_N, _size_P), dtype=_wide, device=u.device)
     _slots = _B * _T // 64 + _N if _save else 0
@@ -1488,7 +1519,6 @@ def _triton_recurrent_forward(
                 _HV,
                 _NV,
                 tl.float64 if _wide == torch.float64 else tl.float32,
-                _stages,
                 num_warps=_warps,
             )
     return out, _final_h, _saved
@@ -1520,7 +1550,6 @@ def _step_kernel(
     HV: tl.constexpr,
     NV: tl.constexpr,
     ACC: tl.constexpr,
-    STAGES: tl.constexpr,
 ):
     """One token of one sequence, value head and block; the states are updated in place.
 
@@ -1580,7 +1609,7 @@ def _step_kernel(
             b_step = _tl_maximum(b_raw_2, 0.0)
         b_step_spread = tl.broadcast_to(b_step, (block_P, block_N))
         b_product = b_step_spread * b_A
-        b_exp = tl.exp(b_product)
+        b_exp = _tl_exp(b_product)
         b_product_2 = b_exp * b_h_before
         b_expm1 = _tl_expm1(b_product)
         b_quotient = b_expm1 / b_A
@@ -1613,7 +1642,7 @@ def _step_kernel(
             b_step_2 = _tl_maximum(b_raw_4, 0.0)
         b_step_2_spread = tl.broadcast_to(b_step_2, (block_P, block_N))
         b_product_9 = b_step_2_spread * b_A
-        b_exp_2 = tl.exp(b_product_9)
+        b_exp_2 = _tl_exp(b_product_9)
         b_product_10 = b_exp_2 * b_h_before
         b_expm1_2 = _tl_expm1(b_product_9)
         b_quotient_2 = b_expm1_2 / b_A
@@ -1643,7 +1672,7 @@ def _step_kernel(
         b_step_3 = _tl_maximum(b_raw_6, 0.0)
     b_step_3_spread = tl.broadcast_to(b_step_3, (block_P, block_N))
     b_product_16 = b_step_3_spread * b_A
-    b_exp_3 = tl.exp(b_product_16)
+    b_exp_3 = _tl_exp(b_product_16)
     b_product_17 = b_exp_3 * b_h_before
     b_expm1_3 = _tl_expm1(b_product_16)
     b_quotient_3 = b_expm1_3 / b_A
@@ -1680,7 +1709,7 @@ def _triton_step(
     _size_P = u.shape[2]
     _size_N = A.shape[2]
     _wide = torch.float64 if u.dtype == torch.float64 else torch.float32
-    _block_P, _block_N, _NV, _warps, _stages = _triton_blocks(_size_P, _size_N, 4096)
+    _block_P, _block_N, _NV, _warps = _triton_blocks(_size_P, _size_N, 4096)
     out = torch.empty((_B, _HV, _size_P), dtype=u.dtype, device=u.device)
     if _B > 0 and _HV > 0:
         with torch.cuda.device_of(u):
@@ -1709,7 +1738,6 @@ def _triton_step(
                 _HV,
                 _NV,
                 tl.float64 if _wide == torch.float64 else tl.float32,
-                _stages,
                 num_warps=_warps,
             )
     return (out,)
@@ -1755,7 +1783,6 @@ def _recurrent_backward_kernel(
     HV: tl.constexpr,
     NV: tl.constexpr,
     ACC: tl.constexpr,
-    STAGES: tl.constexpr,
 ):
     """One sequence, value head and block, from the last token to the first.
 
@@ -1812,15 +1839,40 @@ def _recurrent_backward_kernel(
         start = (segments - 1 - i_s) * 64
         count = tl.minimum(length - start, 64)
         b_h_before = tl.load(p_saved + ((slot + start // 64) * HV + i_h) * (size_P * size_N) + off_P[:, None] + off_N[None, :] * size_P, mask=mask_P[:, None] & mask_N[None, :], other=0.0)
-        for j in tl.range(count, num_stages=STAGES):
-            at = bos + start + j
+        at, more = bos + start, count > 0
+        ahead_1_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None] & more, other=0.0)
+        ahead_1_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None] & more, other=0.0)
+        ahead_1_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None] & more, other=0.0)
+        ahead_1_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None] & more, other=0.0)
+        if p_z is not None:
+            ahead_1_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None] & more, other=0.0)
+        at, more = bos + start + 1, count > 1
+        ahead_2_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None] & more, other=0.0)
+        ahead_2_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None] & more, other=0.0)
+        ahead_2_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None] & more, other=0.0)
+        ahead_2_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None] & more, other=0.0)
+        if p_z is not None:
+            ahead_2_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None] & more, other=0.0)
+        for j in range(count):
             tl.store(p_work + j * (block_P * block_N) + loc_P[:, None] * block_N + loc_N[None, :], b_h_before)
-            b_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None], other=0.0).to(ACC)
-            b_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None], other=0.0).to(ACC)
-            b_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None], other=0.0).to(ACC)
-            b_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None], other=0.0).to(ACC)
+            b_u = ahead_1_u.to(ACC)
+            ahead_1_u = ahead_2_u
+            b_delta = ahead_1_delta.to(ACC)
+            ahead_1_delta = ahead_2_delta
+            b_B = ahead_1_B.to(ACC)
+            ahead_1_B = ahead_2_B
+            b_C = ahead_1_C.to(ACC)
+            ahead_1_C = ahead_2_C
             if p_z is not None:
-                b_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None], other=0.0).to(ACC)
+                b_z = ahead_1_z.to(ACC)
+                ahead_1_z = ahead_2_z
+            at, more = bos + start + j + 2, j + 2 < count
+            ahead_2_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None] & more, other=0.0)
+            ahead_2_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None] & more, other=0.0)
+            ahead_2_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None] & more, other=0.0)
+            ahead_2_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None] & more, other=0.0)
+            if p_z is not None:
+                ahead_2_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None] & more, other=0.0)
             if opt_delta_softplus:
                 if opt_use_delta_bias:
                     b_raw_5 = b_delta + b_delta_bias
@@ -1835,7 +1887,7 @@ def _recurrent_backward_kernel(
                 b_step_3 = _tl_maximum(b_raw_6, 0.0)
             b_step_3_spread = tl.broadcast_to(b_step_3, (block_P, block_N))
             b_product_16 = b_step_3_spread * b_A
-            b_exp_3 = tl.exp(b_product_16)
+            b_exp_3 = _tl_exp(b_product_16)
             b_product_17 = b_exp_3 * b_h_before
             b_expm1_3 = _tl_expm1(b_product_16)
             b_quotient_3 = b_expm1_3 / b_A
@@ -1848,20 +1900,59 @@ def _recurrent_backward_kernel(
             b_h_after = b_total_9
             b_h_before = b_h_after
         tl.debug_barrier()  # the states are read by other threads than wrote them
-        for j in tl.range(count, num_stages=STAGES):
-            at = bos + start + (count - 1 - j)
+        i_t, more = count - 1, count > 0
+        at = bos + start + i_t
+        ahead_1_h_before = tl.load(p_work + i_t * (block_P * block_N) + loc_P[:, None] * block_N + loc_N[None, :], mask=more, other=0.0)
+        ahead_1_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None] & more, other=0.0)
+        ahead_1_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None] & more, other=0.0)
+        ahead_1_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None] & more, other=0.0)
+        ahead_1_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None] & more, other=0.0)
+        if p_z is not None:
+            ahead_1_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None] & more, other=0.0)
+        if dp_out is not None:
+            ahead_1_d_out = tl.load(dp_out + at * ds_out[1] + off_P[:, None] * ds_out[3], mask=mask_P[:, None] & more, other=0.0)
+        i_t, more = count - 2, count > 1
+        at = bos + start + i_t
+        ahead_2_h_before = tl.load(p_work + i_t * (block_P * block_N) + loc_P[:, None] * block_N + loc_N[None, :], mask=more, other=0.0)
+        ahead_2_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None] & more, other=0.0)
+        ahead_2_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None] & more, other=0.0)
+        ahead_2_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None] & more, other=0.0)
+        ahead_2_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None] & more, other=0.0)
+        if p_z is not None:
+            ahead_2_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None] & more, other=0.0)
+        if dp_out is not None:
+            ahead_2_d_out = tl.load(dp_out + at * ds_out[1] + off_P[:, None] * ds_out[3], mask=mask_P[:, None] & more, other=0.0)
+        for j in range(count):
             row = first + start + (count - 1 - j)
-            b_h_before = tl.load(p_work + (count - 1 - j) * (block_P * block_N) + loc_P[:, None] * block_N + loc_N[None, :])
-            b_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None], other=0.0).to(ACC)
-            b_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None], other=0.0).to(ACC)
-            b_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None], other=0.0).to(ACC)
-            b_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None], other=0.0).to(ACC)
+            b_h_before = ahead_1_h_before.to(ACC)
+            ahead_1_h_before = ahead_2_h_before
+            b_u = ahead_1_u.to(ACC)
+            ahead_1_u = ahead_2_u
+            b_delta = ahead_1_delta.to(ACC)
+            ahead_1_delta = ahead_2_delta
+            b_B = ahead_1_B.to(ACC)
+            ahead_1_B = ahead_2_B
+            b_C = ahead_1_C.to(ACC)
+            ahead_1_C = ahead_2_C
             if p_z is not None:
-                b_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None], other=0.0).to(ACC)
+                b_z = ahead_1_z.to(ACC)
+                ahead_1_z = ahead_2_z
             if dp_out is not None:
-                b_d_out = tl.load(dp_out + at * ds_out[1] + off_P[:, None] * ds_out[3], mask=mask_P[:, None], other=0.0).to(ACC)
+                b_d_out = ahead_1_d_out.to(ACC)
+                ahead_1_d_out = ahead_2_d_out
             else:
                 b_d_out = tl.full((block_P, 1), 0.0, ACC)
+            i_t, more = count - 3 - j, j + 2 < count
+            at = bos + start + i_t
+            ahead_2_h_before = tl.load(p_work + i_t * (block_P * block_N) + loc_P[:, None] * block_N + loc_N[None, :], mask=more, other=0.0)
+            ahead_2_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None] & more, other=0.0)
+            ahead_2_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None] & more, other=0.0)
+            ahead_2_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None] & more, other=0.0)
+            ahead_2_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None] & more, other=0.0)
+            if p_z is not None:
+                ahead_2_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None] & more, other=0.0)
+            if dp_out is not None:
+                ahead_2_d_out = tl.load(dp_out + at * ds_out[1] + off_P[:, None] * ds_out[3], mask=mask_P[:, None] & more, other=0.0)
             b_d_h_after = carry_h
             # the token again, and its adjoint
             if opt_delta_softplus:
@@ -1878,7 +1969,7 @@ def _recurrent_backward_kernel(
                 b_step_3 = _tl_maximum(b_raw_6, 0.0)
             b_step_3_spread = tl.broadcast_to(b_step_3, (block_P, block_N))
             b_product_16 = b_step_3_spread * b_A
-            b_exp_3 = tl.exp(b_product_16)
+            b_exp_3 = _tl_exp(b_product_16)
             b_expm1_3 = _tl_expm1(b_product_16)
             b_quotient_3 = b_expm1_3 / b_A
             b_B_turn_3 = tl.trans(b_B)
@@ -1949,7 +2040,7 @@ def _recurrent_backward_kernel(
                     b_step = _tl_maximum(b_raw_2, 0.0)
                 b_step_spread = tl.broadcast_to(b_step, (block_P, block_N))
                 b_product = b_step_spread * b_A
-                b_exp = tl.exp(b_product)
+                b_exp = _tl_exp(b_product)
                 b_product_2 = b_exp * b_h_before
                 b_expm1 = _tl_expm1(b_product)
                 b_quotient = b_expm1 / b_A
@@ -2055,7 +2146,7 @@ def _recurrent_backward_kernel(
                     b_step_2 = _tl_maximum(b_raw_4, 0.0)
                 b_step_2_spread = tl.broadcast_to(b_step_2, (block_P, block_N))
                 b_product_9 = b_step_2_spread * b_A
-                b_exp_2 = tl.exp(b_product_9)
+                b_exp_2 = _tl_exp(b_product_9)
                 b_product_10 = b_exp_2 * b_h_before
                 b_expm1_2 = _tl_expm1(b_product_9)
                 b_quotient_2 = b_expm1_2 / b_A
@@ -2185,7 +2276,7 @@ def _triton_recurrent_backward(
     _size_N = A.shape[2]
     _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
     _wide = torch.float64 if u.dtype == torch.float64 else torch.float32
-    _block_P, _block_N, _NV, _warps, _stages = _triton_blocks(_size_P, _size_N, 512)
+    _block_P, _block_N, _NV, _warps = _triton_blocks(_size_P, _size_N, 512)
     _d_u = torch.empty((1, _B, _T, _HV, _size_P), dtype=u.dtype, device=u.device)
     _d_delta = torch.empty((1, _B, _T, _HV, _size_P), dtype=delta.dtype, device=delta.device)
     _d_A = torch.empty((_N * 1, _HV, _size_P, _size_N), dtype=_wide, device=A.device)
@@ -2240,7 +2331,6 @@ def _triton_recurrent_backward(
                 _HV,
                 _NV,
                 tl.float64 if _wide == torch.float64 else tl.float32,
-                _stages,
                 num_warps=_warps,
             )
     return (

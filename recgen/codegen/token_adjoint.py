@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recgen.codegen.token_memory import TokenMemory
+from recgen.codegen.token_memory import Fetched, TokenMemory
 from recgen.codegen.token_tiles import block_shape, mask, offsets
 from recgen.codegen.triton_arguments import KernelArgument
 from recgen.codegen.triton_printer import INDENT
@@ -32,21 +32,23 @@ class TokenAdjoint:
                 lines += a.guarded(f"sum_{a.info.name} = tl.full({self.printer.shape(a.value)}, 0.0, ACC)")
         return tuple(lines)
 
-    def cotangents(self) -> tuple[str, ...]:
-        """The gradients of the outputs at token `at`, zeros for one whose gradient is None, and of the states after it."""
-        lines: list[str] = []
-        known = dict(self.program.cotangents)
+    @property
+    def fetched(self) -> tuple[tuple[Fetched, str], ...]:
+        """The gradients of the outputs at token `at`, and zeros for one whose gradient is None."""
+        found, known = [], dict(self.program.cotangents)
         for o in self.form.outputs:
-            if o.name not in known:
-                continue
-            name, shape = known[o.name].name, o.value.shape
-            found = self.memory.mine(shape, shape)
-            masked = f", mask={found}, other=0.0" if found else ""
-            load = f"tl.load(dp_{o.name} + at * ds_{o.name}[1]{offsets(shape, (f'ds_{o.name}[3]', ''))}{masked}).to(ACC)"
-            lines += [f"if dp_{o.name} is not None:", f"{INDENT}b_{name} = {load}", "else:"]
-            lines.append(f"{INDENT}b_{name} = tl.full({block_shape(shape)}, 0.0, ACC)")
+            if o.name in known:
+                shape = o.value.shape
+                where = f"dp_{o.name} + at * ds_{o.name}[1]{offsets(shape, (f'ds_{o.name}[3]', ''))}"
+                fetched = Fetched(known[o.name].name, where, self.memory.mine(shape, shape), f"dp_{o.name}")
+                found.append((fetched, f"tl.full({block_shape(shape)}, 0.0, ACC)"))
+        return tuple(found)
+
+    def cotangents(self) -> tuple[str, ...]:
+        """The gradients of the states after the token."""
+        known = dict(self.program.cotangents)
         pairs = zip(self.program.after, self.form.states, strict=True)
-        return (*lines, *(f"b_{known[after].name} = carry_{s.name}" for after, s in pairs if after in known))
+        return tuple(f"b_{known[after].name} = carry_{s.name}" for after, s in pairs if after in known)
 
     def gradient(self, value: Value) -> str:
         """The gradient of an argument or of a state before the token."""

@@ -50,7 +50,6 @@ class TokenHost:
     split_least: str
     split_size: str
     held: str
-    stages: int
     entries: str
     padded: str
     padded_entries: str
@@ -145,7 +144,6 @@ class HostPrinter:
             split_least=f"max(triton.next_power_of_2(_size_{split}), {smallest}), max(_entries // ({beside}), {max(smallest, 8)})",
             split_size=f"_size_{split}, _block_{split}",
             held=" + ".join(" * ".join(f"_block_{x}" for x in axes) or "1" for axes in held),
-            stages=1 if self.printer.multiplied else tiles.stages,
             entries=self.memory.all_entries("_size"),
             padded=self.memory.all_entries("_block"),
             padded_entries=self.memory.all_entries("block"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from recgen.analysis.token_form import TokenForm
 from recgen.codegen.token_adjoint import TokenAdjoint
 from recgen.codegen.token_host import HostPrinter, StateText, TokenHost
-from recgen.codegen.token_memory import TokenMemory
+from recgen.codegen.token_memory import Fetched, TokenMemory
 from recgen.codegen.triton_context import GradientText, OutputText, equation_lines
 from recgen.codegen.triton_printer import INDENT, functions
 from recgen.derive.token_program import TokenProgram
@@ -31,13 +31,15 @@ class TokenKernels:
     advance: tuple[str, ...]
     advance_step: tuple[str, ...]
     once: tuple[str, ...]
-    load: tuple[str, ...]
+    fetch: tuple[tuple[str, ...], tuple[str, ...]]
+    arrive: tuple[str, ...]
+    fetch_adjoint: tuple[tuple[str, ...], tuple[str, ...]]
+    arrive_adjoint: tuple[str, ...]
     load_step: tuple[str, ...]
     start: tuple[str, ...]
     checkpoint: tuple[str, ...]
     restore: tuple[str, ...]
     keep: tuple[str, ...]
-    recall: tuple[str, ...]
     finish: tuple[str, ...]
     take: tuple[str, ...]
     give: tuple[str, ...]
@@ -89,13 +91,18 @@ def token_kernels(form: TokenForm, program: TokenProgram, tiles: RecurrentTiles)
         advance=tuple(line for a in k.arguments for line in a.advance(False)),
         advance_step=tuple(line for a in k.arguments for line in a.advance(True)),
         once=(*(f"c_{name} = tl.full((), n_{name}, ACC)" for name, _ in numbers), *params),
-        load=tuple(line for a in k.arguments if a.per_token for line in k.load(a, False)),
+        fetch=_fetches(k.fetched),
+        arrive=tuple(line for x in k.fetched for line in x.arrive()),
+        fetch_adjoint=_fetches((*k.kept, *k.fetched, *(x for x, _ in backward.fetched))),
+        arrive_adjoint=(
+            *(line for x in (*k.kept, *k.fetched) for line in x.arrive()),
+            *(line for x, missing in backward.fetched for line in x.arrive(missing)),
+        ),
         load_step=tuple(line for a in k.arguments if a.per_token for line in k.load(a, True)),
         start=k.start(),
         checkpoint=k.checkpoint(),
         restore=k.restore(),
-        keep=k.workspace("j", True),
-        recall=k.workspace("(count - 1 - j)", False),
+        keep=k.keep(),
         finish=k.finish(),
         take=k.take(),
         give=k.give(),
@@ -109,6 +116,12 @@ def token_kernels(form: TokenForm, program: TokenProgram, tiles: RecurrentTiles)
         host=host.host(tiles),
         **lines,
     )
+
+
+def _fetches(fetched: tuple[Fetched, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Loads for the token that comes next, and for the one after it."""
+    first, second = (tuple(line for x in fetched for line in x.fetch(number)) for number in (1, 2))
+    return first, second
 
 
 def _axis_lines(axis: str, split: bool) -> tuple[str, ...]:

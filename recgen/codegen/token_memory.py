@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from recgen.analysis.token_form import TokenForm, TokenState
 from recgen.codegen.token_tiles import TilePrinter, mask, offsets
 from recgen.codegen.triton_arguments import KernelArgument
@@ -9,6 +11,35 @@ from recgen.codegen.triton_printer import INDENT, Numbers
 from recgen.derive.program import Value
 from recgen.derive.token_program import TokenProgram, axes_shape, shape_of
 from recgen.lang.terms import Shape
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What a token needs from memory: the value, the pointers and their mask, and the pointer that is None where there is nothing.
+
+    It is loaded two tokens ahead, so that memory is not waited for.
+    """
+
+    name: str
+    where: str
+    mask: str
+    optional: str
+
+    def _guarded(self, lines: tuple[str, ...], otherwise: tuple[str, ...] = ()) -> tuple[str, ...]:
+        if not self.optional:
+            return lines
+        other = ("else:", *(INDENT + line for line in otherwise)) if otherwise else ()
+        return (f"if {self.optional} is not None:", *(INDENT + line for line in lines), *other)
+
+    def fetch(self, number: int) -> tuple[str, ...]:
+        """Loads it for the token `number` ahead, which is there where `more`."""
+        mask = f"{self.mask} & more" if self.mask else "more"
+        return self._guarded((f"ahead_{number}_{self.name} = tl.load({self.where}, mask={mask}, other=0.0)",))
+
+    def arrive(self, missing: str = "") -> tuple[str, ...]:
+        """Takes it, wide, and moves up what comes next; `missing`: what stands for it where there is nothing."""
+        lines = (f"b_{self.name} = ahead_1_{self.name}.to(ACC)", f"ahead_1_{self.name} = ahead_2_{self.name}")
+        return self._guarded(lines, (f"b_{self.name} = {missing}",) if missing else ())
 
 
 class TokenMemory:
@@ -23,13 +54,25 @@ class TokenMemory:
         self.arguments = tuple(KernelArgument(a, v, None, form.split in a.axes) for a, v in pairs)
 
     def load(self, argument: KernelArgument, step: bool) -> tuple[str, ...]:
-        """Loads an argument, wide, zeros in the padding: a param once, an input at token `at`."""
+        """Loads a param, or an input of a step, wide, zeros in the padding."""
         name, shape = argument.info.name, shape_of(argument.value)
-        at = f" + at * s_{name}[1]" if argument.per_token and not step else ""
-        first = 1 if not argument.per_token else 2 if step else 3
+        first = 2 if argument.per_token and step else 1
         place = offsets(shape, (f"s_{name}[{first}]", f"s_{name}[{first + 1}]"))
         masked = f", mask={mask(shape)}, other=0.0" if mask(shape) else ""
-        return argument.guarded(f"b_{argument.value.name} = tl.load(p_{name}{at}{place}{masked}).to(ACC)")
+        return argument.guarded(f"b_{argument.value.name} = tl.load(p_{name}{place}{masked}).to(ACC)")
+
+    # ---------------------------------------------------------------- inputs
+
+    @property
+    def fetched(self) -> tuple[Fetched, ...]:
+        """The inputs of a token."""
+        found = []
+        for a in self.arguments:
+            if a.per_token:
+                name, shape = a.info.name, shape_of(a.value)
+                where = f"p_{name} + at * s_{name}[1]{offsets(shape, (f's_{name}[3]', f's_{name}[4]'))}"
+                found.append(Fetched(a.value.name, where, mask(shape), f"p_{name}" if a.optional else ""))
+        return tuple(found)
 
     def alone(self, argument: KernelArgument) -> bool:
         """Whether no two programs have parts of the same gradient."""
@@ -40,7 +83,7 @@ class TokenMemory:
         text = mask(shape)
         if not self.form.split or self.form.split in axes:
             return text
-        return f"tl.where(i_v == 0, {text}, False)" if text else "i_v == 0"
+        return f"tl.where(i_v == 0, {text}, False)" if text else "(i_v == 0)"
 
     # ---------------------------------------------------------------- states
 
@@ -103,13 +146,18 @@ class TokenMemory:
         text = self.mine(state.axes, axes_shape(state.axes))
         return f", mask={text}" if text else ""
 
-    def workspace(self, token: str, store: bool) -> tuple[str, ...]:
-        """Writes the states before a token to the workspace, or reads them there."""
-        lines = []
-        for i, s, v, _ in self.each_state():
-            where = f"p_work + {token} * ({self.all_entries('block')}){self.before_entries(i, 'block')}{self.padded_offsets(s)}"
-            lines.append(f"tl.store({where}, b_{v.name})" if store else f"b_{v.name} = tl.load({where})")
-        return tuple(lines)
+    def keep(self) -> tuple[str, ...]:
+        """Writes the states before the segment's token `j` to the workspace."""
+        return tuple(f"tl.store({self._work('j', i, s)}, b_{v.name})" for i, s, v, _ in self.each_state())
+
+    @property
+    def kept(self) -> tuple[Fetched, ...]:
+        """The states before the segment's token `i_t`, in the workspace."""
+        return tuple(Fetched(v.name, self._work("i_t", i, s), "", "") for i, s, v, _ in self.each_state())
+
+    def _work(self, token: str, i: int, state: TokenState) -> str:
+        """Where the i-th state before a token lies in the workspace."""
+        return f"p_work + {token} * ({self.all_entries('block')}){self.before_entries(i, 'block')}{self.padded_offsets(state)}"
 
     def all_entries(self, prefix: str) -> str:
         """The entries of all states."""

@@ -61,6 +61,9 @@ class TilePrinter(ProgramPrinter):
                 return self._sum(s.args[0], names[0], shape_of(s.target))
             case "product":
                 return self._product(s, names)
+            case "exp":  # every entry of a state may have one
+                self.functions.add("exp")
+                return f"_tl_exp({names[0]})"
             case "eye":
                 axis = shape_of(s.target)[0]
                 return f"({placed(axis, 0, 'off')} == {placed(axis, 1, 'off')}).to(ACC)"

@@ -208,6 +208,7 @@ _FORMULAS = {
 }
 
 FUNCTIONS = {
+    "exp": (),
     "sigmoid": (),
     "log1p": (),
     "expm1": (),
