@@ -32,6 +32,7 @@ class: scan, states h [P, N]
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -724,13 +725,11 @@ class _Room:
         return self._held[number][:size].view(shape)
 
 
-def _scan(decay: torch.Tensor, write: torch.Tensor, first: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
-    """S_t = decay_t S_{t-1} + write_t for the tokens t of a chunk, entry by entry, into `states`: `first`, then those after every token."""
-    states[0] = first
-    before, after = states[:-1].unbind(), states[1:].unbind()
-    for a, x, s, out in zip(decay.unbind(), write.unbind(), before, after, strict=True):
-        torch.addcmul(x, a, s, out=out)
-    return states
+def _scan(decay: torch.Tensor, states: torch.Tensor) -> None:
+    """S_t = decay_t S_{t-1} + write_t for tokens in turn: `states` are the one before them, then what each writes, which its state replaces."""
+    after = states.unbind()
+    for a, before, s in zip(decay.unbind(), after, after[1:], strict=False):
+        s.addcmul_(a, before)
 
 
 def _scan_gradient(gradient: torch.Tensor, decay: torch.Tensor, last: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
@@ -748,7 +747,14 @@ def _spread(x: torch.Tensor, axis: int, size: int) -> torch.Tensor:
     return x.expand(*x.shape[:axis], size, *x.shape[axis + 1 or x.dim() :])
 
 
-def _scan_chunk(
+def _tiles(sizes: _Sizes, tile: int) -> Iterator[tuple[slice, _Sizes]]:
+    """The tokens of every tile, and its sizes."""
+    for start in range(0, sizes.tokens, tile):
+        stop = min(start + tile, sizes.tokens)
+        yield slice(start, stop), sizes._replace(lead=(stop - start, *sizes.lead[1:]), tokens=stop - start)
+
+
+def _scan_tokens(
     u: torch.Tensor,
     delta: torch.Tensor,
     A: torch.Tensor,
@@ -763,9 +769,15 @@ def _scan_chunk(
     h_first: torch.Tensor,
     *,
     sizes: _Sizes,
+    tile: int,
     room: _Room,
+    keep: Callable[[int, tuple[torch.Tensor, ...]], None],
 ) -> tuple[torch.Tensor, ...]:
-    """The outputs of a chunk's tokens [tokens, rows, HV, ...] and the states after it, from the states before it."""
+    """The outputs of some tokens [tokens, rows, HV, ...] and the states after them, from the states before them.
+
+    Vectors of all tokens at once, states of as many as the cache holds. `keep` gets each tile's first token and the states around its tokens.
+    The outputs lie in the room.
+    """
     N = A.shape[-1]
     P = u.shape[-1]
     A = A.mT.contiguous()
@@ -783,34 +795,55 @@ def _scan_chunk(
         else:
             raw_2 = delta
         step = raw_2.clamp(min=0.0)
-    step_spread = _spread(step, -2, N)
-    A_tokens = _per_token(A, sizes)
-    product = torch.mul(step_spread, A_tokens, out=room(0, *sizes.lead, sizes.heads, N, P))
-    exp = product.exp_()
     product_2 = step * u
-    product_2_spread = _spread(product_2, -2, N)
     B_heads = _per_value_head(B, sizes.heads, -2)
-    B_heads_spread = _spread(B_heads, -1, P)
-    product_3 = torch.mul(product_2_spread, B_heads_spread, out=room(1, *sizes.lead, sizes.heads, N, P))
-    h_all = _scan(exp, product_3, h_first, room(2, sizes.tokens + 1, *sizes.lead[1:], sizes.heads, N, P))
-    h = h_all[1:]
     if use_z:
         C_heads = _per_value_head(C, sizes.heads, -2)
-        dot = (C_heads.unsqueeze(-2) @ h).squeeze(-2)
         D_tokens = _per_token(D, sizes)
         product_4 = D_tokens * u
-        y = dot + product_4
         silu = F.silu(z)
-        out = y * silu
     else:
         C_heads_2 = _per_value_head(C, sizes.heads, -2)
-        dot_2 = (C_heads_2.unsqueeze(-2) @ h).squeeze(-2)
         D_tokens_2 = _per_token(D, sizes)
         product_6 = D_tokens_2 * u
-        out = dot_2 + product_6
+    h_memory = room(0, tile + 1, *sizes.lead[1:], sizes.heads, N, P)
+    h_memory[0] = h_first
+    dot_tiles = room(1, *sizes.lead, sizes.heads, P)
+    dot_2_tiles = room(2, *sizes.lead, sizes.heads, P)
+    whole = sizes
+    for at, sizes in _tiles(whole, tile):
+        h_states = h_memory[: sizes.tokens + 1]
+        step_spread = _spread(step[at], -2, N)
+        A_tokens = _per_token(A, sizes)
+        product = torch.mul(step_spread, A_tokens, out=room(3, *sizes.lead, sizes.heads, N, P))
+        exp = product.exp_()
+        product_2_spread = _spread(product_2[at], -2, N)
+        B_heads_spread = _spread(B_heads[at], -1, P)
+        product_3 = torch.mul(product_2_spread, B_heads_spread, out=h_states[1:])
+        _scan(exp, h_states)
+        h = h_states[1:]
+        if use_z:
+            dot = (C_heads[at].unsqueeze(-2) @ h).squeeze(-2)
+            dot_tiles[at] = dot
+        else:
+            dot_2 = (C_heads_2[at].unsqueeze(-2) @ h).squeeze(-2)
+            dot_2_tiles[at] = dot_2
+        keep(
+            at.start,
+            (
+                h_states,
+            ),
+        )
+        h_memory[0] = h_states[-1]
+    sizes = whole
+    if use_z:
+        y = dot_tiles + product_4
+        out = y * silu
+    else:
+        out = dot_2_tiles + product_6
     return (
         out,
-        h[-1].clone(),
+        h_memory[0].clone(),
     )
 
 
@@ -837,6 +870,8 @@ def _scan_chunk_gradient(
     N = A.shape[-1]
     P = u.shape[-1]
     A = A.mT.contiguous()
+    h_states = room(0, sizes.tokens + 1, *sizes.lead[1:], sizes.heads, N, P)
+    h_states[0] = h_first
     if delta_softplus:
         if use_delta_bias:
             delta_bias_tokens = _per_token(delta_bias, sizes)
@@ -853,15 +888,15 @@ def _scan_chunk_gradient(
         step = raw_2.clamp(min=0.0)
     step_spread = _spread(step, -2, N)
     A_tokens = _per_token(A, sizes)
-    product = torch.mul(step_spread, A_tokens, out=room(0, *sizes.lead, sizes.heads, N, P))
+    product = torch.mul(step_spread, A_tokens, out=room(1, *sizes.lead, sizes.heads, N, P))
     exp = product.exp_()
     product_2 = step * u
     product_2_spread = _spread(product_2, -2, N)
     B_heads = _per_value_head(B, sizes.heads, -2)
     B_heads_spread = _spread(B_heads, -1, P)
-    product_3 = torch.mul(product_2_spread, B_heads_spread, out=room(1, *sizes.lead, sizes.heads, N, P))
-    h_all = _scan(exp, product_3, h_first, room(2, sizes.tokens + 1, *sizes.lead[1:], sizes.heads, N, P))
-    h = h_all[1:]
+    product_3 = torch.mul(product_2_spread, B_heads_spread, out=h_states[1:])
+    _scan(exp, h_states)
+    h = h_states[1:]
     if use_z:
         C_heads = _per_value_head(C, sizes.heads, -2)
         dot = (C_heads.unsqueeze(-2) @ h).squeeze(-2)
@@ -882,7 +917,7 @@ def _scan_chunk_gradient(
         d_11 = _over_tokens(d_9, sizes)
         d_spread = _spread(d, -2, N)
         C_heads_spread = _spread(C_heads, -1, P)
-        d_12 = torch.mul(d_spread, C_heads_spread, out=room(3, *sizes.lead, sizes.heads, N, P))
+        d_12 = torch.mul(d_spread, C_heads_spread, out=room(2, *sizes.lead, sizes.heads, N, P))
         d_13 = (h @ d.unsqueeze(-1)).squeeze(-1)
         d_14 = _per_key_head(d_13, sizes.key_heads, -2)
         d_z = d_8
@@ -898,7 +933,7 @@ def _scan_chunk_gradient(
         d_17 = _over_tokens(d_15, sizes)
         d_out_spread = _spread(d_out, -2, N)
         C_heads_2_spread = _spread(C_heads_2, -1, P)
-        d_18 = torch.mul(d_out_spread, C_heads_2_spread, out=room(4, *sizes.lead, sizes.heads, N, P))
+        d_18 = torch.mul(d_out_spread, C_heads_2_spread, out=room(3, *sizes.lead, sizes.heads, N, P))
         d_19 = (h @ d_out.unsqueeze(-1)).squeeze(-1)
         d_20 = _per_key_head(d_19, sizes.key_heads, -2)
         d_z = _zeros_like(z)
@@ -906,8 +941,8 @@ def _scan_chunk_gradient(
         d_D = d_17
         d_h = d_18
         d_C = d_20
-    d_21 = _scan_gradient(d_h, exp, d_h_last, room(1, *sizes.lead, sizes.heads, N, P))
-    d_22 = h_all[:-1]
+    d_21 = _scan_gradient(d_h, exp, d_h_last, room(4, *sizes.lead, sizes.heads, N, P))
+    d_22 = h_states[:-1]
     d_23 = torch.mul(d_21, d_22, out=room(5, *sizes.lead, sizes.heads, N, P))
     d_24 = d_21[0] * exp[0]
     d_27 = (d_21 @ product_2.unsqueeze(-1)).squeeze(-1)
@@ -917,7 +952,7 @@ def _scan_chunk_gradient(
     d_31 = d_29 * step
     d_u_2 = d_u + d_31
     d_32 = d_23.mul_(exp)
-    d_33 = torch.mul(d_32, A_tokens, out=room(0, *sizes.lead, sizes.heads, N, P))
+    d_33 = torch.mul(d_32, A_tokens, out=room(1, *sizes.lead, sizes.heads, N, P))
     d_34 = d_32.mul_(step_spread)
     d_35 = _over_tokens(d_34, sizes)
     d_36 = d_33.sum(-2)
@@ -969,6 +1004,8 @@ def _scan_chunk_gradient(
 
 
 _TOGETHER = 32768  # entries of the state that are scanned together: enough to outweigh a call, few enough for the caches
+_TILE = 131072  # entries of the states of all tokens of a tile
+_PANEL = 131072  # entries of the widest input, of the tokens whose vectors are computed together
 
 
 class _Stretch(NamedTuple):
@@ -1017,15 +1054,46 @@ def _first_states(
     ]
 
 
+def _extents(arguments: tuple[torch.Tensor | None, ...], stretch: _Stretch, sizes: _Sizes) -> tuple[int, int]:
+    """Tokens of a tile, and of a panel: a number of tiles, whose vectors are computed together."""
+    rows = stretch.rows.stop - stretch.rows.start
+    tile = max(1, _TILE // (rows * sizes.heads * max(1, _entries(arguments))))
+    widest = max(x[0, 0].numel() for info, x in zip(_ARGUMENTS, arguments, strict=True) if x is not None and info.per_token)
+    return tile, tile * max(1, _PANEL // (rows * widest * tile))
+
+
+def _by_tokens(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """x [rows, tokens, ...] as contiguous memory [tokens, rows, ...].
+
+    Where the tokens lie side by side, it is turned as one matrix: PyTorch does that by blocks, and anything else an entry at a time.
+    """
+    x = x.transpose(0, 1)
+    if x.stride(0) != 1 or x.is_contiguous():
+        return x.to(dtype).contiguous()
+    return x.movedim(0, -1).to(dtype).contiguous().view(-1, x.shape[0]).t().contiguous().view(x.shape)
+
+
 def _chunk_of(
     arguments: tuple[torch.Tensor | None, ...], rows: slice, start: int, stop: int, sizes: _Sizes, dtype: torch.dtype
 ) -> tuple[list[torch.Tensor | None], _Sizes]:
     """Inputs [tokens, rows, heads, *axes] of some tokens and params whole, in the computing precision; and their sizes."""
     part = sizes._replace(lead=(stop - start, rows.stop - rows.start), batch=rows.stop - rows.start, tokens=stop - start)
     cut = [
-        x if x is None or not info.per_token else x[rows, start:stop].transpose(0, 1) for info, x in zip(_ARGUMENTS, arguments, strict=True)
+        x if x is None else _by_tokens(x[rows, start:stop], dtype) if info.per_token else x.to(dtype).contiguous()
+        for info, x in zip(_ARGUMENTS, arguments, strict=True)
     ]
-    return [None if x is None else x.to(dtype).contiguous() for x in cut], part
+    return cut, part
+
+
+def _keep(saved: torch.Tensor, kept: torch.Tensor, passed: int, chunk: int, start: int, states: tuple[torch.Tensor, ...]) -> None:
+    """Keep the states before every chunk that begins in a tile, of which `passed + start` tokens of the stretch come before it."""
+    first = passed + start
+    for token in range(-first % chunk, states[0].shape[0] - 1, chunk):
+        saved[kept + (first + token) // chunk] = torch.cat([x[token].flatten(2) for x in states], -1)
+
+
+def _keep_none(*_: Any) -> None:
+    """Nothing is kept without a backward."""
 
 
 def _torch_chunk_forward(
@@ -1046,12 +1114,12 @@ def _torch_chunk_forward(
     room = _Room(saved)
     for stretch in _stretches(arguments, cu_seqlens, sizes, chunk):
         states = _first_states(initial, stretch, arguments, sizes, final[0])
-        for i, start in enumerate(range(stretch.first, stretch.last, chunk)):
-            stop = min(start + chunk, stretch.last)
-            if save:
-                saved[stretch.kept + i] = torch.cat([x.flatten(2) for x in states], -1)
+        tile, panel = _extents(arguments, stretch, sizes)
+        for start in range(stretch.first, stretch.last, panel):
+            stop = min(start + panel, stretch.last)
             inputs, part = _chunk_of(arguments, stretch.rows, start, stop, sizes, dtype)
-            results = _scan_chunk(*inputs, *options, *states, sizes=part, room=room)
+            keep = functools.partial(_keep, saved, stretch.kept, start - stretch.first, chunk) if save else _keep_none
+            results = _scan_tokens(*inputs, *options, *states, sizes=part, tile=tile, room=room, keep=keep)
             for output, result in zip(outputs, results, strict=False):
                 output[stretch.rows, start:stop].transpose(0, 1).copy_(result)
             states = list(results[len(outputs) :])
@@ -1121,7 +1189,7 @@ def _incoming_gradient(
     """An output's gradient [tokens, rows, HV, *axes] over some tokens; zeros, without memory for them, where nothing asked for it."""
     if gradient is None:
         return like.new_zeros(()).expand(*part.lead, part.heads, *(_size_of(a, arguments) for a in axes))
-    return gradient[rows, start:stop].transpose(0, 1).to(like.dtype).contiguous()
+    return _by_tokens(gradient[rows, start:stop], like.dtype)
 
 
 def _triton_chunk_forward(

@@ -9,24 +9,39 @@ from dataclasses import dataclass
 from recgen.analysis.scan_form import ScanForm
 from recgen.codegen.expressions import RESERVED, local
 from recgen.codegen.torch_printer import INDENT, assignment, operand_text, operations
-from recgen.derive.program import Assign, Literal, Program, Statement, Value
-from recgen.derive.scan import argument_values, last_reads, scan_programs
+from recgen.codegen.scan_phases import phases, renamed
+from recgen.derive.program import Assign, Literal, Scope, Statement, Value, assigned
+from recgen.derive.scan import ScanPrograms, argument_values, last_reads, scan_programs
 
 TOGETHER = 32768
 """Entries of the state that one call works on: measured on CPUs of two cores."""
 
+TILE = 131072
+"""Entries of the states of all tokens of a tile: few enough for a core's cache, enough to outweigh the calls."""
+
+PANEL = 131072
+"""The same of the widest input, of the tokens whose vectors are computed in one call."""
+
+LOCALS = frozenset({"room", "tile", "whole", "at", "keep"})
+"""What the printed functions call their own things, beside what all do."""
+
 
 @dataclass(frozen=True)
 class ScanContext:
-    """Lines for `templates/torch/scan.py.j2`.
+    """Lines for `templates/torch/scan_chunk.py.j2` and `scan.py.j2`.
 
-    `first`, the states at the chunk's start, are parameters of both bodies, `parameters` all that the backward adds to the arguments;
-    `together`: how many entries of the state are scanned together; `later` and `spread`: what they use.
+    `first`, the states at the start, are parameters of both bodies, `parameters` all that the backward adds to the arguments. The forward
+    is in three parts: `before` the tiles, one of the `tiles`, `after` them; `kept` are all its states, and that before it, in a tile.
+    `later` and `spread`: what they use.
     """
 
     first: tuple[str, ...]
     parameters: tuple[str, ...]
-    forward: tuple[str, ...]
+    before: tuple[str, ...]
+    tiles: tuple[str, ...]
+    kept: tuple[str, ...]
+    advance: tuple[str, ...]
+    after: tuple[str, ...]
     results: tuple[str, ...]
     final: tuple[str, ...]
     backward: tuple[str, ...]
@@ -35,6 +50,8 @@ class ScanContext:
     later: bool
     spread: bool
     together: int
+    tile: int
+    panel: int
     operations: frozenset[str]
 
 
@@ -42,7 +59,8 @@ def build_scan_context(form: ScanForm) -> ScanContext:
     """The printed programs."""
     recurrence = form.recurrence
     arguments = argument_values(form, local)
-    programs = scan_programs(form, arguments, RESERVED | {o.name for o in recurrence.options} | set(form.axes))
+    reserved = RESERVED | LOCALS | {o.name for o in recurrence.options} | set(form.axes)
+    programs = scan_programs(form, arguments, reserved)
     turned = tuple(v.name for v, a in zip(arguments, recurrence.arguments, strict=True) if v.axes != a.axes)
     turning = tuple(f"{name} = {name}.mT.contiguous()" for name in turned)
     across = tuple(v.axes != (s.axes[::-1] if s.turned else s.axes) for v, s in zip(programs.first, form.token.states, strict=True))
@@ -57,21 +75,83 @@ def build_scan_context(form: ScanForm) -> ScanContext:
 
     first = tuple(v.name for v in programs.first)
     asked = (cotangents[name].name if name in cotangents else f"_d_{name}" for name in recurrence.outputs)
+    names = _Names(programs, reserved)
+    forward = _Forward(programs, names)
     used = operations(programs.forward.statements) | operations(programs.backward.statements)
     return ScanContext(
         first=first,
         parameters=(*first, *asked, *(v.name for v in programs.last)),
-        forward=(*sizes, *_lines(programs.forward)),
-        results=tuple(operand_text(x) for _, x in programs.forward.results),
-        final=tuple(f"{v.name}[-1]{'.mT' * turn}" for v, turn in zip(programs.scanned, across, strict=True)),
-        backward=(*sizes, *_turned_states(programs.last, across), *_lines(programs.backward)),
+        before=(*sizes, *forward.before),
+        tiles=forward.tiles,
+        kept=tuple(f"{names.states[v.name]}{'.mT' * turn}" for v, turn in zip(programs.scanned, across, strict=True)),
+        advance=tuple(f"{names.memory[v.name]}[0] = {names.states[v.name]}[-1]" for v in programs.scanned),
+        after=forward.after,
+        results=forward.results,
+        final=tuple(f"{names.memory[v.name]}[0]{'.mT' * turn}" for v, turn in zip(programs.scanned, across, strict=True)),
+        backward=(*sizes, *_turned_states(programs.last, across), *_backward(programs, names)),
         gradients=tuple(gradient(v) for v in arguments),
         d_first=tuple(f"{gradient(v)}{'.mT' * turn}" for v, turn in zip(programs.first, across, strict=True)),
         later="later" in used,
         spread="spread" in used,
         together=TOGETHER,
+        tile=TILE,
+        panel=PANEL,
         operations=frozenset(used),
     )
+
+
+class _Names:
+    """Names beside those of the programs: of every scanned state `memory`, for a tile of any size, and `states`, before it and after its tokens."""
+
+    def __init__(self, programs: ScanPrograms, reserved: frozenset[str]) -> None:
+        both = (programs.forward, programs.backward)
+        taken = {name for p in both for name in (*assigned(p.statements), *(v.name for v in p.inputs))} | {v.name for v in programs.last}
+        self._scope = Scope({}, taken | reserved)
+        self.memory = {v.name: self._scope.fresh(f"{v.name}_memory") for v in programs.scanned}
+        self.states = {v.name: self._scope.fresh(f"{v.name}_states") for v in programs.scanned}
+
+    def tiles(self, value: Value) -> str:
+        """A name for a value of all tiles."""
+        return self._scope.fresh(f"{value.name}_tiles")
+
+
+class _Forward:
+    """The lines of the forward: vectors before, matrices tile by tile, vectors after."""
+
+    def __init__(self, programs: ScanPrograms, names: _Names) -> None:
+        parts = phases(programs.forward)
+        rooms = itertools.count()
+        whole = {v.name: names.tiles(v) for v in parts.collected}
+        tiles = renamed(parts.tiles, {name: f"{name}[at]" for name in parts.cut})
+        memory = (_states_memory(v, names.memory[v.name], "tile", next(rooms)) for v in programs.scanned)
+        starts = (f"{names.memory[v.name]}[0] = {f.name}" for v, f in zip(programs.scanned, programs.first, strict=True))
+        collected = (f"{whole[v.name]} = room({next(rooms)}, {_shape(v)})" for v in parts.collected)
+        self.before = (*_ScanPrinter(rooms, {}).lines(parts.before, assigned(parts.before)), *memory, *starts, *collected)
+        cut = (f"{names.states[v.name]} = {names.memory[v.name]}[: sizes.tokens + 1]" for v in programs.scanned)
+        kept = frozenset(whole)
+        self.tiles = (*cut, *_ScanPrinter(rooms, names.states, whole).lines(tiles, kept))
+        after = renamed(parts.after, whole)
+        self.after = _ScanPrinter(rooms, {}).lines(after, assigned(after))
+        self.results = tuple(whole.get(text, text) for text in (operand_text(x) for _, x in programs.forward.results))
+
+
+def _backward(programs: ScanPrograms, names: _Names) -> tuple[str, ...]:
+    """The lines of the backward: all tokens of a chunk at once."""
+    rooms = itertools.count()
+    results = frozenset(x.name for _, x in programs.backward.results if isinstance(x, Value))
+    memory = (_states_memory(v, names.states[v.name], "sizes.tokens", next(rooms)) for v in programs.scanned)
+    starts = (f"{names.states[v.name]}[0] = {f.name}" for v, f in zip(programs.scanned, programs.first, strict=True))
+    return (*memory, *starts, *_ScanPrinter(rooms, names.states).lines(programs.backward.statements, results))
+
+
+def _states_memory(state: Value, name: str, tokens: str, number: int) -> str:
+    """Memory of the states before some tokens and after each."""
+    return f"{name} = room({number}, {tokens} + 1, *sizes.lead[1:], sizes.heads{''.join(f', {a}' for a in state.axes)})"
+
+
+def _shape(value: Value) -> str:
+    """The shape of a value of every token."""
+    return f"*sizes.lead, sizes.{'key_heads' if value.grouped else 'heads'}{''.join(f', {a}' for a in value.axes)}"
 
 
 def _turned_states(values: tuple[Value, ...], across: tuple[bool, ...]) -> tuple[str, ...]:
@@ -89,52 +169,68 @@ def _size_lines(form: ScanForm) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _lines(program: Program) -> tuple[str, ...]:
-    results = frozenset(x.name for _, x in program.results if isinstance(x, Value))
-    return _ScanPrinter(itertools.count()).lines(program.statements, results)
-
-
 _IN_PLACE = {"exp": "exp_()", "neg": "neg_()", "sigmoid": "sigmoid_()", "tanh": "tanh_()", "expm1": "expm1_()"}
 _INTO = ("add", "sub", "mul", "div")
 _ALIASES = ("heads", "sum_heads", "tokens", "copy")
 
 
 class _ScanPrinter:
-    """Prints statements; matrices lie in numbered rooms of the chunk's memory, and what nobody reads again gives its room away."""
+    """Prints statements; matrices lie in numbered rooms of the chunk's memory, and what nobody reads again gives its room away.
 
-    def __init__(self, rooms: Iterator[int]) -> None:
-        self.rooms = rooms
+    `states`: the variable of each scanned value's states; `collected`: where values of a tile go that are read after all tiles.
+    """
+
+    def __init__(self, rooms: Iterator[int], states: dict[str, str], collected: dict[str, str] | None = None) -> None:
+        self.rooms, self.states, self.collected = rooms, states, collected or {}
         self.last: dict[str, int] = {}
         self.room: dict[str, int] = {}
         self.free: dict[str, list[int]] = {}
+        self.ahead: dict[str, str] = {}
 
     def lines(self, statements: tuple[Statement, ...], kept: frozenset[str]) -> tuple[str, ...]:
         """One line or more for every statement; the values that are `kept` are read after them."""
         self.last = last_reads(statements, kept)
+        self.ahead = self._writes_ahead(statements)
         found: list[str] = []
         for i, s in enumerate(statements):
             if isinstance(s, Assign):
                 found += self._assign(s, i)
                 self._leave(s, i)
+                if s.target.name in self.collected:
+                    found.append(f"{self.collected[s.target.name]}[at] = {s.target.name}")
                 continue
             # What a choice makes has rooms of its own, and what it is made of stays where it is.
-            targets = frozenset(v.name for v in s.targets)
-            sides = (_ScanPrinter(self.rooms).lines(body, targets) for body in (s.then, s.otherwise))
+            targets = frozenset(v.name for v in s.targets) | kept
+            sides = (_ScanPrinter(self.rooms, self.states, self.collected).lines(body, targets) for body in (s.then, s.otherwise))
             for head, body in zip((f"if {s.option}:", "else:"), sides, strict=True):
                 found += [head, *(INDENT + line for line in body or ("pass",))]
         return tuple(found)
 
+    def _writes_ahead(self, statements: tuple[Statement, ...]) -> dict[str, str]:
+        """Writes that only their scan reads are made where the states will stand."""
+        made = {s.target.name for s in statements if isinstance(s, Assign) and _whole(s)}
+        found = {}
+        for i, s in enumerate(statements):
+            if isinstance(s, Assign) and s.op == "scan" and isinstance(s.args[1], Value):
+                name = s.args[1].name
+                if name in made and self.last[name] == i:
+                    found[name] = self.states[s.target.name]
+        return found
+
     def _assign(self, s: Assign, at: int) -> list[str]:
         if s.op == "scan":
-            decay, write, first = (operand_text(a) for a in s.args)
-            states = f"room({next(self.rooms)}, sizes.tokens + 1, *sizes.lead[1:], sizes.heads, {', '.join(s.target.axes)})"
-            return [f"{s.target.name}_all = _scan({decay}, {write}, {first}, {states})", f"{s.target.name} = {s.target.name}_all[1:]"]
+            decay, write, _ = (operand_text(a) for a in s.args)
+            states = self.states[s.target.name]
+            moved = [] if write in self.ahead else [f"{states}[1:] = {write}"]
+            return [*moved, f"_scan({decay}, {states})", f"{s.target.name} = {states}[1:]"]
         return [f"{s.target.name} = {self._text(s, at)}"]
 
     def _text(self, s: Assign, at: int) -> str:
         names = [operand_text(a) for a in s.args]
         if s.op == "scan_gradient":
             return f"_scan_gradient({', '.join(names)}, {names[0] if self._inherits(s, 0, at) else self._new_room(s.target)})"
+        if s.op == "before":
+            return f"{self.states[names[0]]}[:-1]"
         if s.op in _SCANS:
             return _SCANS[s.op].format(*names)
         if s.op in ("spread", "sum", "dot"):
@@ -145,6 +241,8 @@ class _ScanPrinter:
         if s.op in ("heads", "sum_heads"):
             helper, count = ("_per_value_head", "heads") if s.op == "heads" else ("_per_key_head", "key_heads")
             return f"{helper}({names[0]}, sizes.{count}, {-1 - len(s.target.axes)})"
+        if s.target.name in self.ahead:
+            return f"torch.{s.op}({names[0]}, {names[1]}, out={self.ahead[s.target.name]}[1:])"
         return self._in_place(s, names, at) or self._in_room(s, names) or assignment(s)
 
     def _in_place(self, s: Assign, names: list[str], at: int) -> str:
@@ -167,8 +265,7 @@ class _ScanPrinter:
 
     def _in_room(self, s: Assign, names: list[str]) -> str:
         """The operation on matrices into a room; "" for other values."""
-        whole = s.target.per_token and not s.target.grouped and len(s.target.axes) > 1
-        if s.op not in _INTO or not whole or not isinstance(s.args[0], Value):
+        if not _whole(s):
             return ""
         return f"torch.{s.op}({names[0]}, {names[1]}, out={self._new_room(s.target)})"
 
@@ -186,8 +283,13 @@ class _ScanPrinter:
                     self.free.setdefault(operand.axis, []).append(room)
 
 
+def _whole(s: Assign) -> bool:
+    """Whether an operation makes every entry of a matrix of every token and head, and can make it anywhere."""
+    target = s.target
+    return s.op in _INTO and isinstance(s.args[0], Value) and target.per_token and not target.grouped and len(target.axes) > 1
+
+
 _SCANS = {
-    "before": "{0}_all[:-1]",
     "scan_first": "{0}[0] * {1}[0]",
     "later": "_later({0})",
     "at_first": "{0}[0].clone()",
