@@ -784,38 +784,38 @@ def _scan_tokens(
     if delta_softplus:
         if use_delta_bias:
             delta_bias_tokens = _per_token(delta_bias, sizes)
-            raw = delta + delta_bias_tokens
+            raw = torch.add(delta, delta_bias_tokens, out=room(0, *sizes.lead, sizes.heads, P))
         else:
             raw = delta
-        step = _softplus(raw)
+        step = torch.logaddexp(raw, raw.new_zeros(()), out=room(1, *sizes.lead, sizes.heads, P))
     else:
         if use_delta_bias:
             delta_bias_tokens_2 = _per_token(delta_bias, sizes)
-            raw_2 = delta + delta_bias_tokens_2
+            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(2, *sizes.lead, sizes.heads, P))
         else:
             raw_2 = delta
         step = raw_2.clamp(min=0.0)
-    product_2 = step * u
+    product_2 = torch.mul(step, u, out=room(3, *sizes.lead, sizes.heads, P))
     B_heads = _per_value_head(B, sizes.heads, -2)
     if use_z:
         C_heads = _per_value_head(C, sizes.heads, -2)
         D_tokens = _per_token(D, sizes)
-        product_4 = D_tokens * u
+        product_4 = torch.mul(D_tokens, u, out=room(4, *sizes.lead, sizes.heads, P))
         silu = F.silu(z)
     else:
         C_heads_2 = _per_value_head(C, sizes.heads, -2)
         D_tokens_2 = _per_token(D, sizes)
-        product_6 = D_tokens_2 * u
-    h_memory = room(0, tile + 1, *sizes.lead[1:], sizes.heads, N, P)
+        product_6 = torch.mul(D_tokens_2, u, out=room(5, *sizes.lead, sizes.heads, P))
+    h_memory = room(6, tile + 1, *sizes.lead[1:], sizes.heads, N, P)
     h_memory[0] = h_first
-    dot_tiles = room(1, *sizes.lead, sizes.heads, P)
-    dot_2_tiles = room(2, *sizes.lead, sizes.heads, P)
+    dot_tiles = room(7, *sizes.lead, sizes.heads, P)
+    dot_2_tiles = room(8, *sizes.lead, sizes.heads, P)
     whole = sizes
     for at, sizes in _tiles(whole, tile):
         h_states = h_memory[: sizes.tokens + 1]
         step_spread = _spread(step[at], -2, N)
         A_tokens = _per_token(A, sizes)
-        product = torch.mul(step_spread, A_tokens, out=room(3, *sizes.lead, sizes.heads, N, P))
+        product = torch.mul(step_spread, A_tokens, out=room(9, *sizes.lead, sizes.heads, N, P))
         exp = product.exp_()
         product_2_spread = _spread(product_2[at], -2, N)
         B_heads_spread = _spread(B_heads[at], -1, P)
@@ -837,10 +837,10 @@ def _scan_tokens(
         h_memory[0] = h_states[-1]
     sizes = whole
     if use_z:
-        y = dot_tiles + product_4
-        out = y * silu
+        y = torch.add(dot_tiles, product_4, out=room(10, *sizes.lead, sizes.heads, P))
+        out = y.mul_(silu)
     else:
-        out = dot_2_tiles + product_6
+        out = torch.add(dot_2_tiles, product_6, out=room(11, *sizes.lead, sizes.heads, P))
     return (
         out,
         h_memory[0].clone(),
@@ -875,22 +875,22 @@ def _scan_chunk_gradient(
     if delta_softplus:
         if use_delta_bias:
             delta_bias_tokens = _per_token(delta_bias, sizes)
-            raw = delta + delta_bias_tokens
+            raw = torch.add(delta, delta_bias_tokens, out=room(1, *sizes.lead, sizes.heads, P))
         else:
             raw = delta
-        step = _softplus(raw)
+        step = torch.logaddexp(raw, raw.new_zeros(()), out=room(2, *sizes.lead, sizes.heads, P))
     else:
         if use_delta_bias:
             delta_bias_tokens_2 = _per_token(delta_bias, sizes)
-            raw_2 = delta + delta_bias_tokens_2
+            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(3, *sizes.lead, sizes.heads, P))
         else:
             raw_2 = delta
         step = raw_2.clamp(min=0.0)
     step_spread = _spread(step, -2, N)
     A_tokens = _per_token(A, sizes)
-    product = torch.mul(step_spread, A_tokens, out=room(1, *sizes.lead, sizes.heads, N, P))
+    product = torch.mul(step_spread, A_tokens, out=room(4, *sizes.lead, sizes.heads, N, P))
     exp = product.exp_()
-    product_2 = step * u
+    product_2 = torch.mul(step, u, out=room(5, *sizes.lead, sizes.heads, P))
     product_2_spread = _spread(product_2, -2, N)
     B_heads = _per_value_head(B, sizes.heads, -2)
     B_heads_spread = _spread(B_heads, -1, P)
@@ -901,23 +901,23 @@ def _scan_chunk_gradient(
         C_heads = _per_value_head(C, sizes.heads, -2)
         dot = (C_heads.unsqueeze(-2) @ h).squeeze(-2)
         D_tokens = _per_token(D, sizes)
-        product_4 = D_tokens * u
-        y = dot + product_4
+        product_4 = torch.mul(D_tokens, u, out=room(6, *sizes.lead, sizes.heads, P))
+        y = product_4.add_(dot)
         silu = F.silu(z)
-        d = d_out * silu
-        d_2 = d_out * y
-        d_3 = torch.sigmoid(z)
+        d = torch.mul(d_out, silu, out=room(7, *sizes.lead, sizes.heads, P))
+        d_2 = y.mul_(d_out)
+        d_3 = torch.sigmoid(z, out=room(8, *sizes.lead, sizes.heads, P))
         d_4 = 1.0 - d_3
-        d_5 = z * d_4
-        d_6 = 1.0 + d_5
-        d_7 = d_3 * d_6
-        d_8 = d_2 * d_7
-        d_9 = d * u
-        d_10 = d * D_tokens
+        d_5 = torch.mul(z, d_4, out=room(9, *sizes.lead, sizes.heads, P))
+        d_6 = d_5.add_(1.0)
+        d_7 = d_3.mul_(d_6)
+        d_8 = d_2.mul_(d_7)
+        d_9 = torch.mul(d, u, out=room(8, *sizes.lead, sizes.heads, P))
+        d_10 = torch.mul(d, D_tokens, out=room(9, *sizes.lead, sizes.heads, P))
         d_11 = _over_tokens(d_9, sizes)
         d_spread = _spread(d, -2, N)
         C_heads_spread = _spread(C_heads, -1, P)
-        d_12 = torch.mul(d_spread, C_heads_spread, out=room(2, *sizes.lead, sizes.heads, N, P))
+        d_12 = torch.mul(d_spread, C_heads_spread, out=room(10, *sizes.lead, sizes.heads, N, P))
         d_13 = (h @ d.unsqueeze(-1)).squeeze(-1)
         d_14 = _per_key_head(d_13, sizes.key_heads, -2)
         d_z = d_8
@@ -928,12 +928,12 @@ def _scan_chunk_gradient(
     else:
         C_heads_2 = _per_value_head(C, sizes.heads, -2)
         D_tokens_2 = _per_token(D, sizes)
-        d_15 = d_out * u
-        d_16 = d_out * D_tokens_2
+        d_15 = torch.mul(d_out, u, out=room(11, *sizes.lead, sizes.heads, P))
+        d_16 = torch.mul(d_out, D_tokens_2, out=room(12, *sizes.lead, sizes.heads, P))
         d_17 = _over_tokens(d_15, sizes)
         d_out_spread = _spread(d_out, -2, N)
         C_heads_2_spread = _spread(C_heads_2, -1, P)
-        d_18 = torch.mul(d_out_spread, C_heads_2_spread, out=room(3, *sizes.lead, sizes.heads, N, P))
+        d_18 = torch.mul(d_out_spread, C_heads_2_spread, out=room(13, *sizes.lead, sizes.heads, N, P))
         d_19 = (h @ d_out.unsqueeze(-1)).squeeze(-1)
         d_20 = _per_key_head(d_19, sizes.key_heads, -2)
         d_z = _zeros_like(z)
@@ -941,30 +941,30 @@ def _scan_chunk_gradient(
         d_D = d_17
         d_h = d_18
         d_C = d_20
-    d_21 = _scan_gradient(d_h, exp, d_h_last, room(4, *sizes.lead, sizes.heads, N, P))
+    d_21 = _scan_gradient(d_h, exp, d_h_last, room(14, *sizes.lead, sizes.heads, N, P))
     d_22 = h_states[:-1]
-    d_23 = torch.mul(d_21, d_22, out=room(5, *sizes.lead, sizes.heads, N, P))
+    d_23 = torch.mul(d_21, d_22, out=room(15, *sizes.lead, sizes.heads, N, P))
     d_24 = d_21[0] * exp[0]
     d_27 = (d_21 @ product_2.unsqueeze(-1)).squeeze(-1)
     d_28 = _per_key_head(d_27, sizes.key_heads, -2)
     d_29 = (B_heads.unsqueeze(-2) @ d_21).squeeze(-2)
-    d_30 = d_29 * u
-    d_31 = d_29 * step
-    d_u_2 = d_u + d_31
+    d_30 = torch.mul(d_29, u, out=room(5, *sizes.lead, sizes.heads, P))
+    d_31 = torch.mul(d_29, step, out=room(16, *sizes.lead, sizes.heads, P))
+    d_u_2 = d_31.add_(d_u)
     d_32 = d_23.mul_(exp)
-    d_33 = torch.mul(d_32, A_tokens, out=room(1, *sizes.lead, sizes.heads, N, P))
+    d_33 = torch.mul(d_32, A_tokens, out=room(4, *sizes.lead, sizes.heads, N, P))
     d_34 = d_32.mul_(step_spread)
     d_35 = _over_tokens(d_34, sizes)
     d_36 = d_33.sum(-2)
-    d_step = d_30 + d_36
+    d_step = d_30.add_(d_36)
     if delta_softplus:
         if use_delta_bias:
             delta_bias_tokens = _per_token(delta_bias, sizes)
-            raw = delta + delta_bias_tokens
+            raw = torch.add(delta, delta_bias_tokens, out=room(17, *sizes.lead, sizes.heads, P))
         else:
             raw = delta
-        d_37 = torch.sigmoid(raw)
-        d_38 = d_step * d_37
+        d_37 = torch.sigmoid(raw, out=room(18, *sizes.lead, sizes.heads, P))
+        d_38 = d_37.mul_(d_step)
         if use_delta_bias:
             d_39 = _over_tokens(d_38, sizes)
             d_delta = d_38
@@ -977,7 +977,7 @@ def _scan_chunk_gradient(
     else:
         if use_delta_bias:
             delta_bias_tokens_2 = _per_token(delta_bias, sizes)
-            raw_2 = delta + delta_bias_tokens_2
+            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(19, *sizes.lead, sizes.heads, P))
         else:
             raw_2 = delta
         d_40 = torch.where(0.0 <= raw_2, d_step, 0.0)
@@ -1062,25 +1062,30 @@ def _extents(arguments: tuple[torch.Tensor | None, ...], stretch: _Stretch, size
     return tile, tile * max(1, _PANEL // (rows * widest * tile))
 
 
-def _by_tokens(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """x [rows, tokens, ...] as contiguous memory [tokens, rows, ...].
+def _by_tokens(x: torch.Tensor, dtype: torch.dtype, room: _Room, number: int) -> torch.Tensor:
+    """x [rows, tokens, ...] as contiguous memory [tokens, rows, ...], in rooms of this number and the next.
 
     Where the tokens lie side by side, it is turned as one matrix: PyTorch does that by blocks, and anything else an entry at a time.
     """
     x = x.transpose(0, 1)
+    if x.is_contiguous() and x.dtype == dtype:
+        return x
     if x.stride(0) != 1 or x.is_contiguous():
-        return x.to(dtype).contiguous()
-    return x.movedim(0, -1).to(dtype).contiguous().view(-1, x.shape[0]).t().contiguous().view(x.shape)
+        return room(number, *x.shape).copy_(x)
+    rows = x.movedim(0, -1)
+    flat = room(number + 1, *rows.shape).copy_(rows).view(-1, x.shape[0])
+    room(number, *flat.shape[::-1]).copy_(flat.t())
+    return room(number, *x.shape)
 
 
 def _chunk_of(
-    arguments: tuple[torch.Tensor | None, ...], rows: slice, start: int, stop: int, sizes: _Sizes, dtype: torch.dtype
+    arguments: tuple[torch.Tensor | None, ...], rows: slice, start: int, stop: int, sizes: _Sizes, dtype: torch.dtype, room: _Room
 ) -> tuple[list[torch.Tensor | None], _Sizes]:
     """Inputs [tokens, rows, heads, *axes] of some tokens and params whole, in the computing precision; and their sizes."""
     part = sizes._replace(lead=(stop - start, rows.stop - rows.start), batch=rows.stop - rows.start, tokens=stop - start)
     cut = [
-        x if x is None else _by_tokens(x[rows, start:stop], dtype) if info.per_token else x.to(dtype).contiguous()
-        for info, x in zip(_ARGUMENTS, arguments, strict=True)
+        x if x is None else _by_tokens(x[rows, start:stop], dtype, room, -2 * i) if info.per_token else x.to(dtype).contiguous()
+        for i, (info, x) in enumerate(zip(_ARGUMENTS, arguments, strict=True), 1)
     ]
     return cut, part
 
@@ -1117,7 +1122,7 @@ def _torch_chunk_forward(
         tile, panel = _extents(arguments, stretch, sizes)
         for start in range(stretch.first, stretch.last, panel):
             stop = min(start + panel, stretch.last)
-            inputs, part = _chunk_of(arguments, stretch.rows, start, stop, sizes, dtype)
+            inputs, part = _chunk_of(arguments, stretch.rows, start, stop, sizes, dtype, room)
             keep = functools.partial(_keep, saved, stretch.kept, start - stretch.first, chunk) if save else _keep_none
             results = _scan_tokens(*inputs, *options, *states, sizes=part, tile=tile, room=room, keep=keep)
             for output, result in zip(outputs, results, strict=False):
@@ -1154,12 +1159,12 @@ def _torch_chunk_backward(
         d_states = _first_states(d_final, stretch, arguments, sizes, saved)
         for i, start in reversed(list(enumerate(range(stretch.first, stretch.last, chunk)))):
             stop = min(start + chunk, stretch.last)
-            inputs, part = _chunk_of(arguments, stretch.rows, start, stop, sizes, dtype)
+            inputs, part = _chunk_of(arguments, stretch.rows, start, stop, sizes, dtype, room)
             parts = saved[stretch.kept + i].split([math.prod(shape) for shape in shapes], -1)
             states = [x.unflatten(-1, shape) if shape else x.squeeze(-1) for x, shape in zip(parts, shapes, strict=True)]
             cotangents = [
-                _incoming_gradient(x, stretch.rows, start, stop, axes, arguments, part, saved)
-                for x, axes in zip(d_outputs, _OUTPUT_AXES, strict=True)
+                _incoming_gradient(x, stretch.rows, start, stop, axes, arguments, part, saved, room, -2 * number)
+                for number, (x, axes) in enumerate(zip(d_outputs, _OUTPUT_AXES, strict=True), len(_ARGUMENTS) + 1)
             ]
             found = _scan_chunk_gradient(*inputs, *options, *states, *cotangents, *d_states, sizes=part, room=room)
             for info, target, gradient in zip(_ARGUMENTS, gradients, found, strict=False):
@@ -1185,11 +1190,13 @@ def _incoming_gradient(
     arguments: tuple[torch.Tensor | None, ...],
     part: _Sizes,
     like: torch.Tensor,
+    room: _Room,
+    number: int,
 ) -> torch.Tensor:
     """An output's gradient [tokens, rows, HV, *axes] over some tokens; zeros, without memory for them, where nothing asked for it."""
     if gradient is None:
         return like.new_zeros(()).expand(*part.lead, part.heads, *(_size_of(a, arguments) for a in axes))
-    return _by_tokens(gradient[rows, start:stop], like.dtype)
+    return _by_tokens(gradient[rows, start:stop], like.dtype, room, number)
 
 
 def _triton_chunk_forward(

@@ -10,7 +10,7 @@ from recgen.analysis.scan_form import ScanForm
 from recgen.codegen.expressions import RESERVED, local
 from recgen.codegen.torch_printer import INDENT, assignment, operand_text, operations
 from recgen.codegen.scan_phases import phases, renamed
-from recgen.derive.program import Assign, Literal, Scope, Statement, Value, assigned
+from recgen.derive.program import Assign, Branch, Literal, Scope, Statement, Value, assigned, mentioned
 from recgen.derive.scan import ScanPrograms, argument_values, last_reads, scan_programs
 
 TOGETHER = 32768
@@ -126,13 +126,13 @@ class _Forward:
         memory = (_states_memory(v, names.memory[v.name], "tile", next(rooms)) for v in programs.scanned)
         starts = (f"{names.memory[v.name]}[0] = {f.name}" for v, f in zip(programs.scanned, programs.first, strict=True))
         collected = (f"{whole[v.name]} = room({next(rooms)}, {_shape(v)})" for v in parts.collected)
-        self.before = (*_ScanPrinter(rooms, {}).lines(parts.before, assigned(parts.before)), *memory, *starts, *collected)
+        read = mentioned(parts.tiles) | mentioned(parts.after) | {x.name for _, x in programs.forward.results if isinstance(x, Value)}
+        self.before = (*_ScanPrinter(rooms, {}).lines(parts.before, read), *memory, *starts, *collected)
         cut = (f"{names.states[v.name]} = {names.memory[v.name]}[: sizes.tokens + 1]" for v in programs.scanned)
         kept = frozenset(whole)
         self.tiles = (*cut, *_ScanPrinter(rooms, names.states, whole).lines(tiles, kept))
-        after = renamed(parts.after, whole)
-        self.after = _ScanPrinter(rooms, {}).lines(after, assigned(after))
         self.results = tuple(whole.get(text, text) for text in (operand_text(x) for _, x in programs.forward.results))
+        self.after = _ScanPrinter(rooms, {}).lines(renamed(parts.after, whole), frozenset(self.results))
 
 
 def _backward(programs: ScanPrograms, names: _Names) -> tuple[str, ...]:
@@ -169,13 +169,25 @@ def _size_lines(form: ScanForm) -> tuple[str, ...]:
     return tuple(lines)
 
 
-_IN_PLACE = {"exp": "exp_()", "neg": "neg_()", "sigmoid": "sigmoid_()", "tanh": "tanh_()", "expm1": "expm1_()"}
+_UNARY = ("exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "sigmoid", "tanh", "sin", "cos", "abs", "neg")
 _INTO = ("add", "sub", "mul", "div")
-_ALIASES = ("heads", "sum_heads", "tokens", "copy")
+_CALLS = {
+    **{op: f"torch.{op}({{0}}, out={{room}})" for op in _UNARY},
+    **{op: f"torch.{op}({{0}}, {{1}}, out={{room}})" for op in _INTO},
+    "softplus": "torch.logaddexp({0}, {0}.new_zeros(()), out={room})",
+}
+"""Operations into memory that is there."""
+_IN_PLACE = {
+    **{op: f"{{0}}.{op}_()" for op in _UNARY},
+    **{op: f"{{0}}.{op}_({{1}})" for op in _INTO},
+    "silu": "F.silu({0}, inplace=True)",
+}
+_ALIASES = ("heads", "sum_heads", "tokens", "spread", "copy")
+"""Operations whose result may lie in the memory of the operand."""
 
 
 class _ScanPrinter:
-    """Prints statements; matrices lie in numbered rooms of the chunk's memory, and what nobody reads again gives its room away.
+    """Prints statements; what has axes lies in numbered rooms of the chunk's memory, and what nobody reads again gives its room away.
 
     `states`: the variable of each scanned value's states; `collected`: where values of a tile go that are read after all tiles.
     """
@@ -189,7 +201,7 @@ class _ScanPrinter:
 
     def lines(self, statements: tuple[Statement, ...], kept: frozenset[str]) -> tuple[str, ...]:
         """One line or more for every statement; the values that are `kept` are read after them."""
-        self.last = last_reads(statements, kept)
+        self.last = _ends(statements, kept)
         self.ahead = self._writes_ahead(statements)
         found: list[str] = []
         for i, s in enumerate(statements):
@@ -242,17 +254,15 @@ class _ScanPrinter:
             helper, count = ("_per_value_head", "heads") if s.op == "heads" else ("_per_key_head", "key_heads")
             return f"{helper}({names[0]}, sizes.{count}, {-1 - len(s.target.axes)})"
         if s.target.name in self.ahead:
-            return f"torch.{s.op}({names[0]}, {names[1]}, out={self.ahead[s.target.name]}[1:])"
+            return _CALLS[s.op].format(*names, room=f"{self.ahead[s.target.name]}[1:]")
         return self._in_place(s, names, at) or self._in_room(s, names) or assignment(s)
 
     def _in_place(self, s: Assign, names: list[str], at: int) -> str:
         """The operation in the memory of an operand that ends here; "" where there is none."""
         if s.op in _IN_PLACE and self._inherits(s, 0, at):
-            return f"{names[0]}.{_IN_PLACE[s.op]}"
-        if s.op in _INTO and self._inherits(s, 0, at):
-            return f"{names[0]}.{s.op}_({names[1]})"
+            return _IN_PLACE[s.op].format(*names)
         if s.op in ("add", "mul") and self._inherits(s, 1, at):
-            return f"{names[1]}.{s.op}_({names[0]})"
+            return _IN_PLACE[s.op].format(*reversed(names))
         return ""
 
     def _inherits(self, s: Assign, index: int, at: int) -> bool:
@@ -264,10 +274,8 @@ class _ScanPrinter:
         return True
 
     def _in_room(self, s: Assign, names: list[str]) -> str:
-        """The operation on matrices into a room; "" for other values."""
-        if not _whole(s):
-            return ""
-        return f"torch.{s.op}({names[0]}, {names[1]}, out={self._new_room(s.target)})"
+        """The operation into a room; "" where that is not possible or does not pay."""
+        return _CALLS[s.op].format(*names, room=self._new_room(s.target)) if _whole(s) else ""
 
     def _new_room(self, target: Value) -> str:
         free = self.free.setdefault(target.axis, [])
@@ -283,10 +291,19 @@ class _ScanPrinter:
                     self.free.setdefault(operand.axis, []).append(room)
 
 
+def _ends(statements: tuple[Statement, ...], kept: frozenset[str]) -> dict[str, int]:
+    """The index of the last statement that reads each value, or what may lie in its memory."""
+    found = last_reads(statements, kept)
+    for s in reversed(statements):
+        read, made = (mentioned((s,)), s.targets) if isinstance(s, Branch) else (mentioned((s,)) if s.op in _ALIASES else (), (s.target,))
+        for name in read:
+            found[name] = max(found[name], *(found.get(v.name, 0) for v in made), 0)
+    return found
+
+
 def _whole(s: Assign) -> bool:
-    """Whether an operation makes every entry of a matrix of every token and head, and can make it anywhere."""
-    target = s.target
-    return s.op in _INTO and isinstance(s.args[0], Value) and target.per_token and not target.grouped and len(target.axes) > 1
+    """Whether an operation makes every entry of vectors or matrices of every token and head, and can make them anywhere."""
+    return s.op in _CALLS and isinstance(s.args[0], Value) and s.target.per_token and not s.target.grouped and s.target.axis != ""
 
 
 _SCANS = {
