@@ -149,7 +149,7 @@ class Case:
 
 CASES = ("gated_delta_rule", "kda", "mamba2_g1_c256", "mamba2_g8_c256", "mamba2_g1_c64", "mamba2_g8_c64")
 SCANS = ("mamba1_b1_t1024_d1536", "mamba1_b4_t512_d768", "mamba1_b1_t256_d1536")
-"""Asked for by name: a backward of transformers takes minutes, quadratic in the tokens."""
+"""Asked for by name, as is any other size: a backward of transformers takes minutes, quadratic in the tokens."""
 
 # --- measuring ------------------------------------------------------------------------------------------------------------------
 
@@ -282,7 +282,10 @@ def show(row: Row) -> str:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument(
-        "--kernels", nargs="+", default=list(CASES), help=f"of {', '.join((*CASES, *SCANS))}; a prefix takes all that start with it"
+        "--kernels",
+        nargs="+",
+        default=list(CASES),
+        help=f"of {', '.join((*CASES, *SCANS))}; a prefix takes all that start with it, and mamba1_b2_t100_d64 that size",
     )
     parser.add_argument("--repeat", type=int, default=5, help="timed runs of each side (default 5)")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads of PyTorch (default: its own choice)")
@@ -300,6 +303,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(json.dumps(measure_memory(Case(options.memory_of[0]), options.memory_of[1])))
         return
     chosen = [name for name in (*CASES, *SCANS) if any(name.startswith(prefix) for prefix in options.kernels)]
+    chosen += [name for name in options.kernels if Case(name).scan and name not in SCANS]
     sides = ("theirs",) if options.theirs_only else ("ours", "theirs")
     print(
         f"PyTorch {torch.__version__}, {options.threads} threads, float32, {TOKENS} tokens, {HEADS} heads of {WIDTH}; ours, theirs, ratio"

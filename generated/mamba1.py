@@ -784,38 +784,33 @@ def _scan_tokens(
     if delta_softplus:
         if use_delta_bias:
             delta_bias_tokens = _per_token(delta_bias, sizes)
-            raw = torch.add(delta, delta_bias_tokens, out=room(0, *sizes.lead, sizes.heads, P))
+            raw = torch.add(delta, delta_bias_tokens, out=room(2, *sizes.lead, sizes.heads, P))
         else:
             raw = delta
-        step = torch.logaddexp(raw, raw.new_zeros(()), out=room(1, *sizes.lead, sizes.heads, P))
+        step = torch.logaddexp(raw, raw.new_zeros(()), out=room(3, *sizes.lead, sizes.heads, P))
     else:
         if use_delta_bias:
             delta_bias_tokens_2 = _per_token(delta_bias, sizes)
-            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(2, *sizes.lead, sizes.heads, P))
+            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(4, *sizes.lead, sizes.heads, P))
         else:
             raw_2 = delta
         step = raw_2.clamp(min=0.0)
-    product_2 = torch.mul(step, u, out=room(3, *sizes.lead, sizes.heads, P))
+    product_2 = torch.mul(step, u, out=room(5, *sizes.lead, sizes.heads, P))
     B_heads = _per_value_head(B, sizes.heads, -2)
     if use_z:
         C_heads = _per_value_head(C, sizes.heads, -2)
-        D_tokens = _per_token(D, sizes)
-        product_4 = torch.mul(D_tokens, u, out=room(4, *sizes.lead, sizes.heads, P))
-        silu = F.silu(z)
     else:
         C_heads_2 = _per_value_head(C, sizes.heads, -2)
-        D_tokens_2 = _per_token(D, sizes)
-        product_6 = torch.mul(D_tokens_2, u, out=room(5, *sizes.lead, sizes.heads, P))
     h_memory = room(6, tile + 1, *sizes.lead[1:], sizes.heads, N, P)
     h_memory[0] = h_first
-    dot_tiles = room(7, *sizes.lead, sizes.heads, P)
-    dot_2_tiles = room(8, *sizes.lead, sizes.heads, P)
+    dot_tiles = room(0, *sizes.lead, sizes.heads, P)
+    dot_2_tiles = room(1, *sizes.lead, sizes.heads, P)
     whole = sizes
     for at, sizes in _tiles(whole, tile):
         h_states = h_memory[: sizes.tokens + 1]
         step_spread = _spread(step[at], -2, N)
         A_tokens = _per_token(A, sizes)
-        product = torch.mul(step_spread, A_tokens, out=room(9, *sizes.lead, sizes.heads, N, P))
+        product = torch.mul(step_spread, A_tokens, out=room(7, *sizes.lead, sizes.heads, N, P))
         exp = product.exp_()
         product_2_spread = _spread(product_2[at], -2, N)
         B_heads_spread = _spread(B_heads[at], -1, P)
@@ -837,10 +832,15 @@ def _scan_tokens(
         h_memory[0] = h_states[-1]
     sizes = whole
     if use_z:
-        y = torch.add(dot_tiles, product_4, out=room(10, *sizes.lead, sizes.heads, P))
+        D_tokens = _per_token(D, sizes)
+        product_4 = torch.mul(D_tokens, u, out=room(8, *sizes.lead, sizes.heads, P))
+        y = product_4.add_(dot_tiles)
+        silu = torch.ops.aten.silu.out(z, out=room(9, *sizes.lead, sizes.heads, P))
         out = y.mul_(silu)
     else:
-        out = torch.add(dot_2_tiles, product_6, out=room(11, *sizes.lead, sizes.heads, P))
+        D_tokens_2 = _per_token(D, sizes)
+        product_6 = torch.mul(D_tokens_2, u, out=room(10, *sizes.lead, sizes.heads, P))
+        out = product_6.add_(dot_2_tiles)
     return (
         out,
         h_memory[0].clone(),
@@ -903,8 +903,8 @@ def _scan_chunk_gradient(
         D_tokens = _per_token(D, sizes)
         product_4 = torch.mul(D_tokens, u, out=room(6, *sizes.lead, sizes.heads, P))
         y = product_4.add_(dot)
-        silu = F.silu(z)
-        d = torch.mul(d_out, silu, out=room(7, *sizes.lead, sizes.heads, P))
+        silu = torch.ops.aten.silu.out(z, out=room(7, *sizes.lead, sizes.heads, P))
+        d = silu.mul_(d_out)
         d_2 = y.mul_(d_out)
         d_3 = torch.sigmoid(z, out=room(8, *sizes.lead, sizes.heads, P))
         d_4 = 1.0 - d_3
@@ -1005,7 +1005,7 @@ def _scan_chunk_gradient(
 
 _TOGETHER = 32768  # entries of the state that are scanned together: enough to outweigh a call, few enough for the caches
 _TILE = 131072  # entries of the states of all tokens of a tile
-_PANEL = 131072  # entries of the widest input, of the tokens whose vectors are computed together
+_PANEL = 65536  # entries of the widest input, of the tokens whose vectors are computed together
 
 
 class _Stretch(NamedTuple):
@@ -1057,8 +1057,9 @@ def _first_states(
 def _extents(arguments: tuple[torch.Tensor | None, ...], stretch: _Stretch, sizes: _Sizes) -> tuple[int, int]:
     """Tokens of a tile, and of a panel: a number of tiles, whose vectors are computed together."""
     rows = stretch.rows.stop - stretch.rows.start
-    tile = max(1, _TILE // (rows * sizes.heads * max(1, _entries(arguments))))
-    widest = max(x[0, 0].numel() for info, x in zip(_ARGUMENTS, arguments, strict=True) if x is not None and info.per_token)
+    tokens = max(1, stretch.last - stretch.first)
+    tile = min(tokens, max(1, _TILE // (rows * sizes.heads * max(1, _entries(arguments)))))
+    widest = max(1, *(math.prod(x.shape[2:]) for info, x in zip(_ARGUMENTS, arguments, strict=True) if x is not None and info.per_token))
     return tile, tile * max(1, _PANEL // (rows * widest * tile))
 
 

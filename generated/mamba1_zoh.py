@@ -32,6 +32,7 @@ class: scan, states h [P, N]
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -748,13 +749,11 @@ class _Room:
         return self._held[number][:size].view(shape)
 
 
-def _scan(decay: torch.Tensor, write: torch.Tensor, first: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
-    """S_t = decay_t S_{t-1} + write_t for the tokens t of a chunk, entry by entry, into `states`: `first`, then those after every token."""
-    states[0] = first
-    before, after = states[:-1].unbind(), states[1:].unbind()
-    for a, x, s, out in zip(decay.unbind(), write.unbind(), before, after, strict=True):
-        torch.addcmul(x, a, s, out=out)
-    return states
+def _scan(decay: torch.Tensor, states: torch.Tensor) -> None:
+    """S_t = decay_t S_{t-1} + write_t for tokens in turn: `states` are the one before them, then what each writes, which its state replaces."""
+    after = states.unbind()
+    for a, before, s in zip(decay.unbind(), after, after[1:], strict=False):
+        s.addcmul_(a, before)
 
 
 def _scan_gradient(gradient: torch.Tensor, decay: torch.Tensor, last: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
@@ -772,7 +771,14 @@ def _spread(x: torch.Tensor, axis: int, size: int) -> torch.Tensor:
     return x.expand(*x.shape[:axis], size, *x.shape[axis + 1 or x.dim() :])
 
 
-def _scan_chunk(
+def _tiles(sizes: _Sizes, tile: int) -> Iterator[tuple[slice, _Sizes]]:
+    """The tokens of every tile, and its sizes."""
+    for start in range(0, sizes.tokens, tile):
+        stop = min(start + tile, sizes.tokens)
+        yield slice(start, stop), sizes._replace(lead=(stop - start, *sizes.lead[1:]), tokens=stop - start)
+
+
+def _scan_tokens(
     u: torch.Tensor,
     delta: torch.Tensor,
     A: torch.Tensor,
@@ -787,56 +793,83 @@ def _scan_chunk(
     h_first: torch.Tensor,
     *,
     sizes: _Sizes,
+    tile: int,
     room: _Room,
+    keep: Callable[[int, tuple[torch.Tensor, ...]], None],
 ) -> tuple[torch.Tensor, ...]:
-    """The outputs of a chunk's tokens [tokens, rows, HV, ...] and the states after it, from the states before it."""
+    """The outputs of some tokens [tokens, rows, HV, ...] and the states after them, from the states before them.
+
+    Vectors of all tokens at once, states of as many as the cache holds. `keep` gets each tile's first token and the states around its tokens.
+    The outputs lie in the room.
+    """
     N = A.shape[-1]
     P = u.shape[-1]
     A = A.mT.contiguous()
     if delta_softplus:
         if use_delta_bias:
             delta_bias_tokens = _per_token(delta_bias, sizes)
-            raw = delta + delta_bias_tokens
+            raw = torch.add(delta, delta_bias_tokens, out=room(2, *sizes.lead, sizes.heads, P))
         else:
             raw = delta
-        step = _softplus(raw)
+        step = torch.logaddexp(raw, raw.new_zeros(()), out=room(3, *sizes.lead, sizes.heads, P))
     else:
         if use_delta_bias:
             delta_bias_tokens_2 = _per_token(delta_bias, sizes)
-            raw_2 = delta + delta_bias_tokens_2
+            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(4, *sizes.lead, sizes.heads, P))
         else:
             raw_2 = delta
         step = raw_2.clamp(min=0.0)
-    step_spread = _spread(step, -2, N)
-    A_tokens = _per_token(A, sizes)
-    product = torch.mul(step_spread, A_tokens, out=room(0, *sizes.lead, sizes.heads, N, P))
-    exp = torch.exp(product)
-    expm1 = product.expm1_()
-    quotient = expm1.div_(A_tokens)
-    u_spread = _spread(u, -2, N)
     B_heads = _per_value_head(B, sizes.heads, -2)
-    B_heads_spread = _spread(B_heads, -1, P)
-    product_2 = torch.mul(u_spread, B_heads_spread, out=room(1, *sizes.lead, sizes.heads, N, P))
-    product_3 = quotient.mul_(product_2)
-    h_all = _scan(exp, product_3, h_first, room(2, sizes.tokens + 1, *sizes.lead[1:], sizes.heads, N, P))
-    h = h_all[1:]
     if use_z:
         C_heads = _per_value_head(C, sizes.heads, -2)
-        dot = (C_heads.unsqueeze(-2) @ h).squeeze(-2)
-        D_tokens = _per_token(D, sizes)
-        product_4 = D_tokens * u
-        y = dot + product_4
-        silu = F.silu(z)
-        out = y * silu
     else:
         C_heads_2 = _per_value_head(C, sizes.heads, -2)
-        dot_2 = (C_heads_2.unsqueeze(-2) @ h).squeeze(-2)
+    h_memory = room(5, tile + 1, *sizes.lead[1:], sizes.heads, N, P)
+    h_memory[0] = h_first
+    dot_tiles = room(0, *sizes.lead, sizes.heads, P)
+    dot_2_tiles = room(1, *sizes.lead, sizes.heads, P)
+    whole = sizes
+    for at, sizes in _tiles(whole, tile):
+        h_states = h_memory[: sizes.tokens + 1]
+        step_spread = _spread(step[at], -2, N)
+        A_tokens = _per_token(A, sizes)
+        product = torch.mul(step_spread, A_tokens, out=room(6, *sizes.lead, sizes.heads, N, P))
+        exp = torch.exp(product, out=room(7, *sizes.lead, sizes.heads, N, P))
+        expm1 = product.expm1_()
+        quotient = expm1.div_(A_tokens)
+        u_spread = _spread(u[at], -2, N)
+        B_heads_spread = _spread(B_heads[at], -1, P)
+        product_2 = torch.mul(u_spread, B_heads_spread, out=room(8, *sizes.lead, sizes.heads, N, P))
+        product_3 = torch.mul(quotient, product_2, out=h_states[1:])
+        _scan(exp, h_states)
+        h = h_states[1:]
+        if use_z:
+            dot = (C_heads[at].unsqueeze(-2) @ h).squeeze(-2)
+            dot_tiles[at] = dot
+        else:
+            dot_2 = (C_heads_2[at].unsqueeze(-2) @ h).squeeze(-2)
+            dot_2_tiles[at] = dot_2
+        keep(
+            at.start,
+            (
+                h_states,
+            ),
+        )
+        h_memory[0] = h_states[-1]
+    sizes = whole
+    if use_z:
+        D_tokens = _per_token(D, sizes)
+        product_4 = torch.mul(D_tokens, u, out=room(9, *sizes.lead, sizes.heads, P))
+        y = product_4.add_(dot_tiles)
+        silu = torch.ops.aten.silu.out(z, out=room(10, *sizes.lead, sizes.heads, P))
+        out = y.mul_(silu)
+    else:
         D_tokens_2 = _per_token(D, sizes)
-        product_6 = D_tokens_2 * u
-        out = dot_2 + product_6
+        product_6 = torch.mul(D_tokens_2, u, out=room(11, *sizes.lead, sizes.heads, P))
+        out = product_6.add_(dot_2_tiles)
     return (
         out,
-        h[-1].clone(),
+        h_memory[0].clone(),
     )
 
 
@@ -863,54 +896,56 @@ def _scan_chunk_gradient(
     N = A.shape[-1]
     P = u.shape[-1]
     A = A.mT.contiguous()
+    h_states = room(0, sizes.tokens + 1, *sizes.lead[1:], sizes.heads, N, P)
+    h_states[0] = h_first
     if delta_softplus:
         if use_delta_bias:
             delta_bias_tokens = _per_token(delta_bias, sizes)
-            raw = delta + delta_bias_tokens
+            raw = torch.add(delta, delta_bias_tokens, out=room(1, *sizes.lead, sizes.heads, P))
         else:
             raw = delta
-        step = _softplus(raw)
+        step = torch.logaddexp(raw, raw.new_zeros(()), out=room(2, *sizes.lead, sizes.heads, P))
     else:
         if use_delta_bias:
             delta_bias_tokens_2 = _per_token(delta_bias, sizes)
-            raw_2 = delta + delta_bias_tokens_2
+            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(3, *sizes.lead, sizes.heads, P))
         else:
             raw_2 = delta
         step = raw_2.clamp(min=0.0)
     step_spread = _spread(step, -2, N)
     A_tokens = _per_token(A, sizes)
-    product = torch.mul(step_spread, A_tokens, out=room(0, *sizes.lead, sizes.heads, N, P))
-    exp = torch.exp(product)
+    product = torch.mul(step_spread, A_tokens, out=room(4, *sizes.lead, sizes.heads, N, P))
+    exp = torch.exp(product, out=room(5, *sizes.lead, sizes.heads, N, P))
     expm1 = product.expm1_()
-    quotient = torch.div(expm1, A_tokens, out=room(1, *sizes.lead, sizes.heads, N, P))
+    quotient = torch.div(expm1, A_tokens, out=room(6, *sizes.lead, sizes.heads, N, P))
     u_spread = _spread(u, -2, N)
     B_heads = _per_value_head(B, sizes.heads, -2)
     B_heads_spread = _spread(B_heads, -1, P)
-    product_2 = torch.mul(u_spread, B_heads_spread, out=room(2, *sizes.lead, sizes.heads, N, P))
-    product_3 = torch.mul(quotient, product_2, out=room(3, *sizes.lead, sizes.heads, N, P))
-    h_all = _scan(exp, product_3, h_first, room(4, sizes.tokens + 1, *sizes.lead[1:], sizes.heads, N, P))
-    h = h_all[1:]
+    product_2 = torch.mul(u_spread, B_heads_spread, out=room(7, *sizes.lead, sizes.heads, N, P))
+    product_3 = torch.mul(quotient, product_2, out=h_states[1:])
+    _scan(exp, h_states)
+    h = h_states[1:]
     if use_z:
         C_heads = _per_value_head(C, sizes.heads, -2)
         dot = (C_heads.unsqueeze(-2) @ h).squeeze(-2)
         D_tokens = _per_token(D, sizes)
-        product_4 = D_tokens * u
-        y = dot + product_4
-        silu = F.silu(z)
-        d = d_out * silu
-        d_2 = d_out * y
-        d_3 = torch.sigmoid(z)
+        product_4 = torch.mul(D_tokens, u, out=room(8, *sizes.lead, sizes.heads, P))
+        y = product_4.add_(dot)
+        silu = torch.ops.aten.silu.out(z, out=room(9, *sizes.lead, sizes.heads, P))
+        d = silu.mul_(d_out)
+        d_2 = y.mul_(d_out)
+        d_3 = torch.sigmoid(z, out=room(10, *sizes.lead, sizes.heads, P))
         d_4 = 1.0 - d_3
-        d_5 = z * d_4
-        d_6 = 1.0 + d_5
-        d_7 = d_3 * d_6
-        d_8 = d_2 * d_7
-        d_9 = d * u
-        d_10 = d * D_tokens
+        d_5 = torch.mul(z, d_4, out=room(11, *sizes.lead, sizes.heads, P))
+        d_6 = d_5.add_(1.0)
+        d_7 = d_3.mul_(d_6)
+        d_8 = d_2.mul_(d_7)
+        d_9 = torch.mul(d, u, out=room(10, *sizes.lead, sizes.heads, P))
+        d_10 = torch.mul(d, D_tokens, out=room(11, *sizes.lead, sizes.heads, P))
         d_11 = _over_tokens(d_9, sizes)
         d_spread = _spread(d, -2, N)
         C_heads_spread = _spread(C_heads, -1, P)
-        d_12 = torch.mul(d_spread, C_heads_spread, out=room(5, *sizes.lead, sizes.heads, N, P))
+        d_12 = torch.mul(d_spread, C_heads_spread, out=room(12, *sizes.lead, sizes.heads, N, P))
         d_13 = (h @ d.unsqueeze(-1)).squeeze(-1)
         d_14 = _per_key_head(d_13, sizes.key_heads, -2)
         d_z = d_8
@@ -921,12 +956,12 @@ def _scan_chunk_gradient(
     else:
         C_heads_2 = _per_value_head(C, sizes.heads, -2)
         D_tokens_2 = _per_token(D, sizes)
-        d_15 = d_out * u
-        d_16 = d_out * D_tokens_2
+        d_15 = torch.mul(d_out, u, out=room(13, *sizes.lead, sizes.heads, P))
+        d_16 = torch.mul(d_out, D_tokens_2, out=room(14, *sizes.lead, sizes.heads, P))
         d_17 = _over_tokens(d_15, sizes)
         d_out_spread = _spread(d_out, -2, N)
         C_heads_2_spread = _spread(C_heads_2, -1, P)
-        d_18 = torch.mul(d_out_spread, C_heads_2_spread, out=room(6, *sizes.lead, sizes.heads, N, P))
+        d_18 = torch.mul(d_out_spread, C_heads_2_spread, out=room(15, *sizes.lead, sizes.heads, N, P))
         d_19 = (h @ d_out.unsqueeze(-1)).squeeze(-1)
         d_20 = _per_key_head(d_19, sizes.key_heads, -2)
         d_z = _zeros_like(z)
@@ -934,16 +969,16 @@ def _scan_chunk_gradient(
         d_D = d_17
         d_h = d_18
         d_C = d_20
-    d_21 = _scan_gradient(d_h, exp, d_h_last, room(3, *sizes.lead, sizes.heads, N, P))
-    d_22 = h_all[:-1]
-    d_23 = torch.mul(d_21, d_22, out=room(7, *sizes.lead, sizes.heads, N, P))
+    d_21 = _scan_gradient(d_h, exp, d_h_last, room(16, *sizes.lead, sizes.heads, N, P))
+    d_22 = h_states[:-1]
+    d_23 = torch.mul(d_21, d_22, out=room(17, *sizes.lead, sizes.heads, N, P))
     d_24 = d_21[0] * exp[0]
     d_25 = product_2.mul_(d_21)
     d_26 = d_21.mul_(quotient)
     d_29 = (d_26 @ u.unsqueeze(-1)).squeeze(-1)
     d_30 = _per_key_head(d_29, sizes.key_heads, -2)
     d_31 = (B_heads.unsqueeze(-2) @ d_26).squeeze(-2)
-    d_u_2 = d_u + d_31
+    d_u_2 = torch.add(d_u, d_31, out=room(18, *sizes.lead, sizes.heads, P))
     d_32 = d_25.div_(A_tokens)
     d_33 = quotient.mul_(d_32)
     d_34 = d_33.neg_()
@@ -951,7 +986,7 @@ def _scan_chunk_gradient(
     d_36 = d_32.mul_(d_35)
     d_37 = d_23.mul_(exp)
     d_product = d_36.add_(d_37)
-    d_38 = torch.mul(d_product, A_tokens, out=room(7, *sizes.lead, sizes.heads, N, P))
+    d_38 = torch.mul(d_product, A_tokens, out=room(17, *sizes.lead, sizes.heads, N, P))
     d_39 = d_product.mul_(step_spread)
     d_A_tokens = d_34.add_(d_39)
     d_40 = _over_tokens(d_A_tokens, sizes)
@@ -959,11 +994,11 @@ def _scan_chunk_gradient(
     if delta_softplus:
         if use_delta_bias:
             delta_bias_tokens = _per_token(delta_bias, sizes)
-            raw = delta + delta_bias_tokens
+            raw = torch.add(delta, delta_bias_tokens, out=room(19, *sizes.lead, sizes.heads, P))
         else:
             raw = delta
-        d_42 = torch.sigmoid(raw)
-        d_43 = d_41 * d_42
+        d_42 = torch.sigmoid(raw, out=room(20, *sizes.lead, sizes.heads, P))
+        d_43 = d_42.mul_(d_41)
         if use_delta_bias:
             d_44 = _over_tokens(d_43, sizes)
             d_delta = d_43
@@ -976,7 +1011,7 @@ def _scan_chunk_gradient(
     else:
         if use_delta_bias:
             delta_bias_tokens_2 = _per_token(delta_bias, sizes)
-            raw_2 = delta + delta_bias_tokens_2
+            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(21, *sizes.lead, sizes.heads, P))
         else:
             raw_2 = delta
         d_45 = torch.where(0.0 <= raw_2, d_41, 0.0)
@@ -1003,6 +1038,8 @@ def _scan_chunk_gradient(
 
 
 _TOGETHER = 32768  # entries of the state that are scanned together: enough to outweigh a call, few enough for the caches
+_TILE = 131072  # entries of the states of all tokens of a tile
+_PANEL = 65536  # entries of the widest input, of the tokens whose vectors are computed together
 
 
 class _Stretch(NamedTuple):
@@ -1051,15 +1088,52 @@ def _first_states(
     ]
 
 
+def _extents(arguments: tuple[torch.Tensor | None, ...], stretch: _Stretch, sizes: _Sizes) -> tuple[int, int]:
+    """Tokens of a tile, and of a panel: a number of tiles, whose vectors are computed together."""
+    rows = stretch.rows.stop - stretch.rows.start
+    tokens = max(1, stretch.last - stretch.first)
+    tile = min(tokens, max(1, _TILE // (rows * sizes.heads * max(1, _entries(arguments)))))
+    widest = max(1, *(math.prod(x.shape[2:]) for info, x in zip(_ARGUMENTS, arguments, strict=True) if x is not None and info.per_token))
+    return tile, tile * max(1, _PANEL // (rows * widest * tile))
+
+
+def _by_tokens(x: torch.Tensor, dtype: torch.dtype, room: _Room, number: int) -> torch.Tensor:
+    """x [rows, tokens, ...] as contiguous memory [tokens, rows, ...], in rooms of this number and the next.
+
+    Where the tokens lie side by side, it is turned as one matrix: PyTorch does that by blocks, and anything else an entry at a time.
+    """
+    x = x.transpose(0, 1)
+    if x.is_contiguous() and x.dtype == dtype:
+        return x
+    if x.stride(0) != 1 or x.is_contiguous():
+        return room(number, *x.shape).copy_(x)
+    rows = x.movedim(0, -1)
+    flat = room(number + 1, *rows.shape).copy_(rows).view(-1, x.shape[0])
+    room(number, *flat.shape[::-1]).copy_(flat.t())
+    return room(number, *x.shape)
+
+
 def _chunk_of(
-    arguments: tuple[torch.Tensor | None, ...], rows: slice, start: int, stop: int, sizes: _Sizes, dtype: torch.dtype
+    arguments: tuple[torch.Tensor | None, ...], rows: slice, start: int, stop: int, sizes: _Sizes, dtype: torch.dtype, room: _Room
 ) -> tuple[list[torch.Tensor | None], _Sizes]:
     """Inputs [tokens, rows, heads, *axes] of some tokens and params whole, in the computing precision; and their sizes."""
     part = sizes._replace(lead=(stop - start, rows.stop - rows.start), batch=rows.stop - rows.start, tokens=stop - start)
     cut = [
-        x if x is None or not info.per_token else x[rows, start:stop].transpose(0, 1) for info, x in zip(_ARGUMENTS, arguments, strict=True)
+        x if x is None else _by_tokens(x[rows, start:stop], dtype, room, -2 * i) if info.per_token else x.to(dtype).contiguous()
+        for i, (info, x) in enumerate(zip(_ARGUMENTS, arguments, strict=True), 1)
     ]
-    return [None if x is None else x.to(dtype).contiguous() for x in cut], part
+    return cut, part
+
+
+def _keep(saved: torch.Tensor, kept: torch.Tensor, passed: int, chunk: int, start: int, states: tuple[torch.Tensor, ...]) -> None:
+    """Keep the states before every chunk that begins in a tile, of which `passed + start` tokens of the stretch come before it."""
+    first = passed + start
+    for token in range(-first % chunk, states[0].shape[0] - 1, chunk):
+        saved[kept + (first + token) // chunk] = torch.cat([x[token].flatten(2) for x in states], -1)
+
+
+def _keep_none(*_: Any) -> None:
+    """Nothing is kept without a backward."""
 
 
 def _torch_chunk_forward(
@@ -1080,12 +1154,12 @@ def _torch_chunk_forward(
     room = _Room(saved)
     for stretch in _stretches(arguments, cu_seqlens, sizes, chunk):
         states = _first_states(initial, stretch, arguments, sizes, final[0])
-        for i, start in enumerate(range(stretch.first, stretch.last, chunk)):
-            stop = min(start + chunk, stretch.last)
-            if save:
-                saved[stretch.kept + i] = torch.cat([x.flatten(2) for x in states], -1)
-            inputs, part = _chunk_of(arguments, stretch.rows, start, stop, sizes, dtype)
-            results = _scan_chunk(*inputs, *options, *states, sizes=part, room=room)
+        tile, panel = _extents(arguments, stretch, sizes)
+        for start in range(stretch.first, stretch.last, panel):
+            stop = min(start + panel, stretch.last)
+            inputs, part = _chunk_of(arguments, stretch.rows, start, stop, sizes, dtype, room)
+            keep = functools.partial(_keep, saved, stretch.kept, start - stretch.first, chunk) if save else _keep_none
+            results = _scan_tokens(*inputs, *options, *states, sizes=part, tile=tile, room=room, keep=keep)
             for output, result in zip(outputs, results, strict=False):
                 output[stretch.rows, start:stop].transpose(0, 1).copy_(result)
             states = list(results[len(outputs) :])
@@ -1120,12 +1194,12 @@ def _torch_chunk_backward(
         d_states = _first_states(d_final, stretch, arguments, sizes, saved)
         for i, start in reversed(list(enumerate(range(stretch.first, stretch.last, chunk)))):
             stop = min(start + chunk, stretch.last)
-            inputs, part = _chunk_of(arguments, stretch.rows, start, stop, sizes, dtype)
+            inputs, part = _chunk_of(arguments, stretch.rows, start, stop, sizes, dtype, room)
             parts = saved[stretch.kept + i].split([math.prod(shape) for shape in shapes], -1)
             states = [x.unflatten(-1, shape) if shape else x.squeeze(-1) for x, shape in zip(parts, shapes, strict=True)]
             cotangents = [
-                _incoming_gradient(x, stretch.rows, start, stop, axes, arguments, part, saved)
-                for x, axes in zip(d_outputs, _OUTPUT_AXES, strict=True)
+                _incoming_gradient(x, stretch.rows, start, stop, axes, arguments, part, saved, room, -2 * number)
+                for number, (x, axes) in enumerate(zip(d_outputs, _OUTPUT_AXES, strict=True), len(_ARGUMENTS) + 1)
             ]
             found = _scan_chunk_gradient(*inputs, *options, *states, *cotangents, *d_states, sizes=part, room=room)
             for info, target, gradient in zip(_ARGUMENTS, gradients, found, strict=False):
@@ -1151,11 +1225,13 @@ def _incoming_gradient(
     arguments: tuple[torch.Tensor | None, ...],
     part: _Sizes,
     like: torch.Tensor,
+    room: _Room,
+    number: int,
 ) -> torch.Tensor:
     """An output's gradient [tokens, rows, HV, *axes] over some tokens; zeros, without memory for them, where nothing asked for it."""
     if gradient is None:
         return like.new_zeros(()).expand(*part.lead, part.heads, *(_size_of(a, arguments) for a in axes))
-    return gradient[rows, start:stop].transpose(0, 1).to(like.dtype).contiguous()
+    return _by_tokens(gradient[rows, start:stop], like.dtype, room, number)
 
 
 def _triton_chunk_forward(

@@ -1,7 +1,7 @@
 """Splits the forward program of the scan class into what many tokens share and what runs tile after tile.
 
 The values of a scan's matrices fill a core's cache after few tokens, vectors and numbers after many. So what has no axis too many is
-computed for many tokens in one call: before the tiles what the scans need, after them what needs the scans.
+computed for many tokens in one call: before the tiles what the scans need, after them the rest.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _phase_of(atoms: tuple[Assign, ...]) -> dict[str, str]:
     for a in reversed(atoms):
         if a.target.name in asked:
             asked |= _names(a)
-    return {name: "before" if name not in late else "tiles" if name in asked else "after" for name in (a.target.name for a in atoms)}
+    return {a.target.name: ("tiles" if a.target.name in late else "before") if a.target.name in asked else "after" for a in atoms}
 
 
 def _wide(a: Assign) -> bool:

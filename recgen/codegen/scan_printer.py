@@ -2,172 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from recgen.analysis.scan_form import ScanForm
-from recgen.codegen.expressions import RESERVED, local
-from recgen.codegen.torch_printer import INDENT, assignment, operand_text, operations
-from recgen.codegen.scan_phases import phases, renamed
-from recgen.derive.program import Assign, Branch, Literal, Scope, Statement, Value, assigned, mentioned
-from recgen.derive.scan import ScanPrograms, argument_values, last_reads, scan_programs
-
-TOGETHER = 32768
-"""Entries of the state that one call works on: measured on CPUs of two cores."""
-
-TILE = 131072
-"""Entries of the states of all tokens of a tile: few enough for a core's cache, enough to outweigh the calls."""
-
-PANEL = 131072
-"""The same of the widest input, of the tokens whose vectors are computed in one call."""
-
-LOCALS = frozenset({"room", "tile", "whole", "at", "keep"})
-"""What the printed functions call their own things, beside what all do."""
-
-
-@dataclass(frozen=True)
-class ScanContext:
-    """Lines for `templates/torch/scan_chunk.py.j2` and `scan.py.j2`.
-
-    `first`, the states at the start, are parameters of both bodies, `parameters` all that the backward adds to the arguments. The forward
-    is in three parts: `before` the tiles, one of the `tiles`, `after` them; `kept` are all its states, and that before it, in a tile.
-    `later` and `spread`: what they use.
-    """
-
-    first: tuple[str, ...]
-    parameters: tuple[str, ...]
-    before: tuple[str, ...]
-    tiles: tuple[str, ...]
-    kept: tuple[str, ...]
-    advance: tuple[str, ...]
-    after: tuple[str, ...]
-    results: tuple[str, ...]
-    final: tuple[str, ...]
-    backward: tuple[str, ...]
-    gradients: tuple[str, ...]
-    d_first: tuple[str, ...]
-    later: bool
-    spread: bool
-    together: int
-    tile: int
-    panel: int
-    operations: frozenset[str]
-
-
-def build_scan_context(form: ScanForm) -> ScanContext:
-    """The printed programs."""
-    recurrence = form.recurrence
-    arguments = argument_values(form, local)
-    reserved = RESERVED | LOCALS | {o.name for o in recurrence.options} | set(form.axes)
-    programs = scan_programs(form, arguments, reserved)
-    turned = tuple(v.name for v, a in zip(arguments, recurrence.arguments, strict=True) if v.axes != a.axes)
-    turning = tuple(f"{name} = {name}.mT.contiguous()" for name in turned)
-    across = tuple(v.axes != (s.axes[::-1] if s.turned else s.axes) for v, s in zip(programs.first, form.token.states, strict=True))
-    sizes = (*_size_lines(form), *turning, *_turned_states(programs.first, across))
-    gradients = dict(programs.backward.results)
-    cotangents = dict(programs.cotangents)
-
-    def gradient(value: Value) -> str:
-        found = gradients.get(value.name)
-        text = "None" if found is None else operand_text(found)
-        return f"{text}.mT" if value.name in turned and found is not None else text
-
-    first = tuple(v.name for v in programs.first)
-    asked = (cotangents[name].name if name in cotangents else f"_d_{name}" for name in recurrence.outputs)
-    names = _Names(programs, reserved)
-    forward = _Forward(programs, names)
-    used = operations(programs.forward.statements) | operations(programs.backward.statements)
-    return ScanContext(
-        first=first,
-        parameters=(*first, *asked, *(v.name for v in programs.last)),
-        before=(*sizes, *forward.before),
-        tiles=forward.tiles,
-        kept=tuple(f"{names.states[v.name]}{'.mT' * turn}" for v, turn in zip(programs.scanned, across, strict=True)),
-        advance=tuple(f"{names.memory[v.name]}[0] = {names.states[v.name]}[-1]" for v in programs.scanned),
-        after=forward.after,
-        results=forward.results,
-        final=tuple(f"{names.memory[v.name]}[0]{'.mT' * turn}" for v, turn in zip(programs.scanned, across, strict=True)),
-        backward=(*sizes, *_turned_states(programs.last, across), *_backward(programs, names)),
-        gradients=tuple(gradient(v) for v in arguments),
-        d_first=tuple(f"{gradient(v)}{'.mT' * turn}" for v, turn in zip(programs.first, across, strict=True)),
-        later="later" in used,
-        spread="spread" in used,
-        together=TOGETHER,
-        tile=TILE,
-        panel=PANEL,
-        operations=frozenset(used),
-    )
-
-
-class _Names:
-    """Names beside those of the programs: of every scanned state `memory`, for a tile of any size, and `states`, before it and after its tokens."""
-
-    def __init__(self, programs: ScanPrograms, reserved: frozenset[str]) -> None:
-        both = (programs.forward, programs.backward)
-        taken = {name for p in both for name in (*assigned(p.statements), *(v.name for v in p.inputs))} | {v.name for v in programs.last}
-        self._scope = Scope({}, taken | reserved)
-        self.memory = {v.name: self._scope.fresh(f"{v.name}_memory") for v in programs.scanned}
-        self.states = {v.name: self._scope.fresh(f"{v.name}_states") for v in programs.scanned}
-
-    def tiles(self, value: Value) -> str:
-        """A name for a value of all tiles."""
-        return self._scope.fresh(f"{value.name}_tiles")
-
-
-class _Forward:
-    """The lines of the forward: vectors before, matrices tile by tile, vectors after."""
-
-    def __init__(self, programs: ScanPrograms, names: _Names) -> None:
-        parts = phases(programs.forward)
-        rooms = itertools.count()
-        whole = {v.name: names.tiles(v) for v in parts.collected}
-        tiles = renamed(parts.tiles, {name: f"{name}[at]" for name in parts.cut})
-        memory = (_states_memory(v, names.memory[v.name], "tile", next(rooms)) for v in programs.scanned)
-        starts = (f"{names.memory[v.name]}[0] = {f.name}" for v, f in zip(programs.scanned, programs.first, strict=True))
-        collected = (f"{whole[v.name]} = room({next(rooms)}, {_shape(v)})" for v in parts.collected)
-        read = mentioned(parts.tiles) | mentioned(parts.after) | {x.name for _, x in programs.forward.results if isinstance(x, Value)}
-        self.before = (*_ScanPrinter(rooms, {}).lines(parts.before, read), *memory, *starts, *collected)
-        cut = (f"{names.states[v.name]} = {names.memory[v.name]}[: sizes.tokens + 1]" for v in programs.scanned)
-        kept = frozenset(whole)
-        self.tiles = (*cut, *_ScanPrinter(rooms, names.states, whole).lines(tiles, kept))
-        self.results = tuple(whole.get(text, text) for text in (operand_text(x) for _, x in programs.forward.results))
-        self.after = _ScanPrinter(rooms, {}).lines(renamed(parts.after, whole), frozenset(self.results))
-
-
-def _backward(programs: ScanPrograms, names: _Names) -> tuple[str, ...]:
-    """The lines of the backward: all tokens of a chunk at once."""
-    rooms = itertools.count()
-    results = frozenset(x.name for _, x in programs.backward.results if isinstance(x, Value))
-    memory = (_states_memory(v, names.states[v.name], "sizes.tokens", next(rooms)) for v in programs.scanned)
-    starts = (f"{names.states[v.name]}[0] = {f.name}" for v, f in zip(programs.scanned, programs.first, strict=True))
-    return (*memory, *starts, *_ScanPrinter(rooms, names.states).lines(programs.backward.statements, results))
-
-
-def _states_memory(state: Value, name: str, tokens: str, number: int) -> str:
-    """Memory of the states before some tokens and after each."""
-    return f"{name} = room({number}, {tokens} + 1, *sizes.lead[1:], sizes.heads{''.join(f', {a}' for a in state.axes)})"
-
-
-def _shape(value: Value) -> str:
-    """The shape of a value of every token."""
-    return f"*sizes.lead, sizes.{'key_heads' if value.grouped else 'heads'}{''.join(f', {a}' for a in value.axes)}"
-
-
-def _turned_states(values: tuple[Value, ...], across: tuple[bool, ...]) -> tuple[str, ...]:
-    """States that callers have by their other axis first."""
-    return tuple(f"{v.name} = {v.name}.mT.contiguous()" for v, turn in zip(values, across, strict=True) if turn)
-
-
-def _size_lines(form: ScanForm) -> tuple[str, ...]:
-    """The size of every axis, read off an argument that is always there if one has it."""
-    owners = sorted(form.recurrence.arguments, key=lambda a: bool(a.needed_if))
-    lines = []
-    for axis in form.axes:
-        owner = next(a for a in owners if axis in a.axes)
-        lines.append(f"{axis} = {local(owner.name)}.shape[{owner.axes.index(axis) - len(owner.axes)}]")
-    return tuple(lines)
-
+from recgen.codegen.torch_printer import INDENT, assignment, operand_text
+from recgen.derive.program import Assign, Branch, Literal, Statement, Value, mentioned
+from recgen.derive.scan import last_reads
 
 _UNARY = ("exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "sigmoid", "tanh", "sin", "cos", "abs", "neg")
 _INTO = ("add", "sub", "mul", "div")
@@ -175,18 +14,20 @@ _CALLS = {
     **{op: f"torch.{op}({{0}}, out={{room}})" for op in _UNARY},
     **{op: f"torch.{op}({{0}}, {{1}}, out={{room}})" for op in _INTO},
     "softplus": "torch.logaddexp({0}, {0}.new_zeros(()), out={room})",
+    "silu": "torch.ops.aten.silu.out({0}, out={room})",
 }
 """Operations into memory that is there."""
 _IN_PLACE = {
     **{op: f"{{0}}.{op}_()" for op in _UNARY},
     **{op: f"{{0}}.{op}_({{1}})" for op in _INTO},
+    "softplus": "torch.logaddexp({0}, {0}.new_zeros(()), out={0})",
     "silu": "F.silu({0}, inplace=True)",
 }
 _ALIASES = ("heads", "sum_heads", "tokens", "spread", "copy")
 """Operations whose result may lie in the memory of the operand."""
 
 
-class _ScanPrinter:
+class ScanPrinter:
     """Prints statements; what has axes lies in numbered rooms of the chunk's memory, and what nobody reads again gives its room away.
 
     `states`: the variable of each scanned value's states; `collected`: where values of a tile go that are read after all tiles.
@@ -213,7 +54,7 @@ class _ScanPrinter:
                 continue
             # What a choice makes has rooms of its own, and what it is made of stays where it is.
             targets = frozenset(v.name for v in s.targets) | kept
-            sides = (_ScanPrinter(self.rooms, self.states, self.collected).lines(body, targets) for body in (s.then, s.otherwise))
+            sides = (ScanPrinter(self.rooms, self.states, self.collected).lines(body, targets) for body in (s.then, s.otherwise))
             for head, body in zip((f"if {s.option}:", "else:"), sides, strict=True):
                 found += [head, *(INDENT + line for line in body or ("pass",))]
         return tuple(found)

@@ -7,7 +7,7 @@ from recgen.analysis.token_form import TokenForm
 from recgen.codegen.emit import GeneratedModule, header, helpers_of, rendered, spec_digest
 from recgen.codegen.expressions import RESERVED, local
 from recgen.codegen.module_context import build_module_context
-from recgen.codegen.scan_printer import build_scan_context
+from recgen.codegen.scan_context import build_scan_context
 from recgen.codegen.token_gradient import gradient_text
 from recgen.codegen.token_kernels import token_kernels
 from recgen.codegen.token_printer import token_text
