@@ -819,7 +819,11 @@ def _scan_tokens(
         else:
             raw_2 = delta
         step = raw_2.clamp(min=0.0)
+    step_spread = _spread(step, -2, N)
+    A_tokens = _per_token(A, sizes)
+    u_spread = _spread(u, -2, N)
     B_heads = _per_value_head(B, sizes.heads, -2)
+    B_heads_spread = _spread(B_heads, -1, P)
     if use_z:
         C_heads = _per_value_head(C, sizes.heads, -2)
     else:
@@ -831,24 +835,20 @@ def _scan_tokens(
     whole = sizes
     for at, sizes in _tiles(whole, tile):
         h_states = h_memory[: sizes.tokens + 1]
-        step_spread = _spread(step[at], -2, N)
-        A_tokens = _per_token(A, sizes)
-        product = torch.mul(step_spread, A_tokens, out=room(6, *sizes.lead, sizes.heads, N, P))
+        product = torch.mul(step_spread[at], A_tokens[at], out=room(6, *sizes.lead, sizes.heads, N, P))
         exp = torch.exp(product, out=room(7, *sizes.lead, sizes.heads, N, P))
         expm1 = product.expm1_()
-        quotient = expm1.div_(A_tokens)
-        u_spread = _spread(u[at], -2, N)
-        B_heads_spread = _spread(B_heads[at], -1, P)
-        product_2 = torch.mul(u_spread, B_heads_spread, out=room(8, *sizes.lead, sizes.heads, N, P))
+        quotient = expm1.div_(A_tokens[at])
+        product_2 = torch.mul(u_spread[at], B_heads_spread[at], out=room(8, *sizes.lead, sizes.heads, N, P))
         product_3 = torch.mul(quotient, product_2, out=h_states[1:])
         _scan(exp, h_states)
         h = h_states[1:]
         if use_z:
-            dot = (C_heads[at].unsqueeze(-2) @ h).squeeze(-2)
-            dot_tiles[at] = dot
+            dot = dot_tiles[at]
+            torch.bmm(C_heads[at].flatten(0, -2).unsqueeze(-2), h.flatten(0, -3), out=dot.flatten(0, -2).unsqueeze(-2))
         else:
-            dot_2 = (C_heads_2[at].unsqueeze(-2) @ h).squeeze(-2)
-            dot_2_tiles[at] = dot_2
+            dot_2 = dot_2_tiles[at]
+            torch.bmm(C_heads_2[at].flatten(0, -2).unsqueeze(-2), h.flatten(0, -3), out=dot_2.flatten(0, -2).unsqueeze(-2))
         keep(
             at.start,
             (
@@ -927,10 +927,11 @@ def _scan_chunk_gradient(
     h = h_states[1:]
     if use_z:
         C_heads = _per_value_head(C, sizes.heads, -2)
-        dot = (C_heads.unsqueeze(-2) @ h).squeeze(-2)
+        dot = room(8, *sizes.lead, sizes.heads, P)
+        torch.bmm(C_heads.flatten(0, -2).unsqueeze(-2), h.flatten(0, -3), out=dot.flatten(0, -2).unsqueeze(-2))
         D_tokens = _per_token(D, sizes)
-        product_4 = torch.mul(D_tokens, u, out=room(8, *sizes.lead, sizes.heads, P))
-        y = product_4.add_(dot)
+        product_4 = torch.mul(D_tokens, u, out=room(9, *sizes.lead, sizes.heads, P))
+        y = dot.add_(product_4)
         silu = torch.ops.aten.silu.out(z, out=room(9, *sizes.lead, sizes.heads, P))
         d = silu.mul_(d_out)
         d_2 = y.mul_(d_out)
@@ -946,7 +947,8 @@ def _scan_chunk_gradient(
         d_spread = _spread(d, -2, N)
         C_heads_spread = _spread(C_heads, -1, P)
         d_12 = torch.mul(d_spread, C_heads_spread, out=room(12, *sizes.lead, sizes.heads, N, P))
-        d_13 = (h @ d.unsqueeze(-1)).squeeze(-1)
+        d_13 = room(13, *sizes.lead, sizes.heads, N)
+        torch.bmm(h.flatten(0, -3), d.flatten(0, -2).unsqueeze(-1), out=d_13.flatten(0, -2).unsqueeze(-1))
         d_14 = _per_key_head(d_13, sizes.key_heads, -2)
         d_z = d_8
         d_u = d_10
@@ -956,29 +958,32 @@ def _scan_chunk_gradient(
     else:
         C_heads_2 = _per_value_head(C, sizes.heads, -2)
         D_tokens_2 = _per_token(D, sizes)
-        d_15 = torch.mul(d_out, u, out=room(13, *sizes.lead, sizes.heads, P))
-        d_16 = torch.mul(d_out, D_tokens_2, out=room(14, *sizes.lead, sizes.heads, P))
+        d_15 = torch.mul(d_out, u, out=room(14, *sizes.lead, sizes.heads, P))
+        d_16 = torch.mul(d_out, D_tokens_2, out=room(15, *sizes.lead, sizes.heads, P))
         d_17 = _over_tokens(d_15, sizes)
         d_out_spread = _spread(d_out, -2, N)
         C_heads_2_spread = _spread(C_heads_2, -1, P)
-        d_18 = torch.mul(d_out_spread, C_heads_2_spread, out=room(15, *sizes.lead, sizes.heads, N, P))
-        d_19 = (h @ d_out.unsqueeze(-1)).squeeze(-1)
+        d_18 = torch.mul(d_out_spread, C_heads_2_spread, out=room(16, *sizes.lead, sizes.heads, N, P))
+        d_19 = room(17, *sizes.lead, sizes.heads, N)
+        torch.bmm(h.flatten(0, -3), d_out.flatten(0, -2).unsqueeze(-1), out=d_19.flatten(0, -2).unsqueeze(-1))
         d_20 = _per_key_head(d_19, sizes.key_heads, -2)
         d_z = _zeros_like(z)
         d_u = d_16
         d_D = d_17
         d_h = d_18
         d_C = d_20
-    d_21 = _scan_gradient(d_h, exp, d_h_last, room(16, *sizes.lead, sizes.heads, N, P))
+    d_21 = _scan_gradient(d_h, exp, d_h_last, room(18, *sizes.lead, sizes.heads, N, P))
     d_22 = h_states[:-1]
-    d_23 = torch.mul(d_21, d_22, out=room(17, *sizes.lead, sizes.heads, N, P))
+    d_23 = torch.mul(d_21, d_22, out=room(19, *sizes.lead, sizes.heads, N, P))
     d_24 = d_21[0] * exp[0]
     d_25 = product_2.mul_(d_21)
     d_26 = d_21.mul_(quotient)
-    d_29 = (d_26 @ u.unsqueeze(-1)).squeeze(-1)
+    d_29 = room(20, *sizes.lead, sizes.heads, N)
+    torch.bmm(d_26.flatten(0, -3), u.flatten(0, -2).unsqueeze(-1), out=d_29.flatten(0, -2).unsqueeze(-1))
     d_30 = _per_key_head(d_29, sizes.key_heads, -2)
-    d_31 = (B_heads.unsqueeze(-2) @ d_26).squeeze(-2)
-    d_u_2 = torch.add(d_u, d_31, out=room(18, *sizes.lead, sizes.heads, P))
+    d_31 = room(21, *sizes.lead, sizes.heads, P)
+    torch.bmm(B_heads.flatten(0, -2).unsqueeze(-2), d_26.flatten(0, -3), out=d_31.flatten(0, -2).unsqueeze(-2))
+    d_u_2 = d_31.add_(d_u)
     d_32 = d_25.div_(A_tokens)
     d_33 = quotient.mul_(d_32)
     d_34 = d_33.neg_()
@@ -986,7 +991,7 @@ def _scan_chunk_gradient(
     d_36 = d_32.mul_(d_35)
     d_37 = d_23.mul_(exp)
     d_product = d_36.add_(d_37)
-    d_38 = torch.mul(d_product, A_tokens, out=room(17, *sizes.lead, sizes.heads, N, P))
+    d_38 = torch.mul(d_product, A_tokens, out=room(19, *sizes.lead, sizes.heads, N, P))
     d_39 = d_product.mul_(step_spread)
     d_A_tokens = d_34.add_(d_39)
     d_40 = _over_tokens(d_A_tokens, sizes)
@@ -994,10 +999,10 @@ def _scan_chunk_gradient(
     if delta_softplus:
         if use_delta_bias:
             delta_bias_tokens = _per_token(delta_bias, sizes)
-            raw = torch.add(delta, delta_bias_tokens, out=room(19, *sizes.lead, sizes.heads, P))
+            raw = torch.add(delta, delta_bias_tokens, out=room(22, *sizes.lead, sizes.heads, P))
         else:
             raw = delta
-        d_42 = torch.sigmoid(raw, out=room(20, *sizes.lead, sizes.heads, P))
+        d_42 = torch.sigmoid(raw, out=room(23, *sizes.lead, sizes.heads, P))
         d_43 = d_42.mul_(d_41)
         if use_delta_bias:
             d_44 = _over_tokens(d_43, sizes)
@@ -1011,7 +1016,7 @@ def _scan_chunk_gradient(
     else:
         if use_delta_bias:
             delta_bias_tokens_2 = _per_token(delta_bias, sizes)
-            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(21, *sizes.lead, sizes.heads, P))
+            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(24, *sizes.lead, sizes.heads, P))
         else:
             raw_2 = delta
         d_45 = torch.where(0.0 <= raw_2, d_41, 0.0)
@@ -1038,8 +1043,8 @@ def _scan_chunk_gradient(
 
 
 _TOGETHER = 32768  # entries of the state that are scanned together: enough to outweigh a call, few enough for the caches
-_TILE = 131072  # entries of the states of all tokens of a tile
-_PANEL = 65536  # entries of the widest input, of the tokens whose vectors are computed together
+_TILE = 196608  # entries of the states of all tokens of a tile
+_PANEL = 131072  # entries of the widest input, of the tokens whose vectors are computed together
 
 
 class _Stretch(NamedTuple):
@@ -1098,7 +1103,7 @@ def _extents(arguments: tuple[torch.Tensor | None, ...], stretch: _Stretch, size
 
 
 def _by_tokens(x: torch.Tensor, dtype: torch.dtype, room: _Room, number: int) -> torch.Tensor:
-    """x [rows, tokens, ...] as contiguous memory [tokens, rows, ...], in rooms of this number and the next.
+    """x [rows, tokens, ...] as contiguous memory [tokens, rows, ...], in the room of this number.
 
     Where the tokens lie side by side, it is turned as one matrix: PyTorch does that by blocks, and anything else an entry at a time.
     """
@@ -1108,7 +1113,7 @@ def _by_tokens(x: torch.Tensor, dtype: torch.dtype, room: _Room, number: int) ->
     if x.stride(0) != 1 or x.is_contiguous():
         return room(number, *x.shape).copy_(x)
     rows = x.movedim(0, -1)
-    flat = room(number + 1, *rows.shape).copy_(rows).view(-1, x.shape[0])
+    flat = room(-1, *rows.shape).copy_(rows).view(-1, x.shape[0])
     room(number, *flat.shape[::-1]).copy_(flat.t())
     return room(number, *x.shape)
 
@@ -1119,7 +1124,7 @@ def _chunk_of(
     """Inputs [tokens, rows, heads, *axes] of some tokens and params whole, in the computing precision; and their sizes."""
     part = sizes._replace(lead=(stop - start, rows.stop - rows.start), batch=rows.stop - rows.start, tokens=stop - start)
     cut = [
-        x if x is None else _by_tokens(x[rows, start:stop], dtype, room, -2 * i) if info.per_token else x.to(dtype).contiguous()
+        x if x is None else _by_tokens(x[rows, start:stop], dtype, room, -1 - i) if info.per_token else x.to(dtype).contiguous()
         for i, (info, x) in enumerate(zip(_ARGUMENTS, arguments, strict=True), 1)
     ]
     return cut, part
@@ -1198,7 +1203,7 @@ def _torch_chunk_backward(
             parts = saved[stretch.kept + i].split([math.prod(shape) for shape in shapes], -1)
             states = [x.unflatten(-1, shape) if shape else x.squeeze(-1) for x, shape in zip(parts, shapes, strict=True)]
             cotangents = [
-                _incoming_gradient(x, stretch.rows, start, stop, axes, arguments, part, saved, room, -2 * number)
+                _incoming_gradient(x, stretch.rows, start, stop, axes, arguments, part, saved, room, -1 - number)
                 for number, (x, axes) in enumerate(zip(d_outputs, _OUTPUT_AXES, strict=True), len(_ARGUMENTS) + 1)
             ]
             found = _scan_chunk_gradient(*inputs, *options, *states, *cotangents, *d_states, sizes=part, room=room)

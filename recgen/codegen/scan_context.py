@@ -16,10 +16,10 @@ from recgen.derive.scan import ScanPrograms, argument_values, scan_programs
 TOGETHER = 32768
 """Entries of the state that one call works on: measured on CPUs of two cores."""
 
-TILE = 131072
+TILE = 196608
 """Entries of the states of all tokens of a tile: few enough for a core's cache, enough to outweigh the calls."""
 
-PANEL = 65536
+PANEL = 131072
 """The same of the widest input, of the tokens whose vectors are computed in one call."""
 
 LOCALS = frozenset({"room", "tile", "whole", "at", "keep"})

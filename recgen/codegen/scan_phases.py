@@ -62,7 +62,9 @@ def _phase_of(atoms: tuple[Assign, ...]) -> dict[str, str]:
 
 
 def _wide(a: Assign) -> bool:
-    """Whether an assignment scans, or touches a matrix of every token."""
+    """Whether an assignment scans, or computes with a matrix of every token; views of early values are early, and take no memory."""
+    if a.op in ("spread", "tokens"):
+        return False
     values = (a.target, *(x for x in a.args if isinstance(x, Value)))
     return a.op in ("scan", "before") or any(v.per_token and len(v.axes) > 1 for v in values)
 

@@ -49,8 +49,6 @@ class ScanPrinter:
             if isinstance(s, Assign):
                 found += self._assign(s, i)
                 self._leave(s, i)
-                if s.target.name in self.collected:
-                    found.append(f"{self.collected[s.target.name]}[at] = {s.target.name}")
                 continue
             # What a choice makes has rooms of its own, and what it is made of stays where it is.
             targets = frozenset(v.name for v in s.targets) | kept
@@ -71,12 +69,26 @@ class ScanPrinter:
         return found
 
     def _assign(self, s: Assign, at: int) -> list[str]:
+        name, place = s.target.name, self._place(s)
         if s.op == "scan":
             decay, write, _ = (operand_text(a) for a in s.args)
-            states = self.states[s.target.name]
+            states = self.states[name]
             moved = [] if write in self.ahead else [f"{states}[1:] = {write}"]
-            return [*moved, f"_scan({decay}, {states})", f"{s.target.name} = {states}[1:]"]
-        return [f"{s.target.name} = {self._text(s, at)}"]
+            found = [*moved, f"_scan({decay}, {states})", f"{name} = {states}[1:]"]
+        elif s.op == "dot" and _entries(s.target) and _matrix_vector(s):
+            found = [f"{name} = {place or self._new_room(s.target)}", _product(s)]
+        elif s.op in _CALLS and place:
+            found = [f"{name} = {_CALLS[s.op].format(*(operand_text(a) for a in s.args), room=place)}"]
+        else:
+            found, place = [f"{name} = {self._text(s, at)}"], ""
+        return found if place or name not in self.collected else [*found, f"{self.collected[name]}[at] = {name}"]
+
+    def _place(self, s: Assign) -> str:
+        """Where a value has to stand in the end, if it can be made there at once."""
+        name = s.target.name
+        if not _whole(s):
+            return ""
+        return f"{self.ahead[name]}[1:]" if name in self.ahead else f"{self.collected[name]}[at]" if name in self.collected else ""
 
     def _text(self, s: Assign, at: int) -> str:
         names = [operand_text(a) for a in s.args]
@@ -94,8 +106,6 @@ class ScanPrinter:
         if s.op in ("heads", "sum_heads"):
             helper, count = ("_per_value_head", "heads") if s.op == "heads" else ("_per_key_head", "key_heads")
             return f"{helper}({names[0]}, sizes.{count}, {-1 - len(s.target.axes)})"
-        if s.target.name in self.ahead:
-            return _CALLS[s.op].format(*names, room=f"{self.ahead[s.target.name]}[1:]")
         return self._in_place(s, names, at) or self._in_room(s, names) or assignment(s)
 
     def _in_place(self, s: Assign, names: list[str], at: int) -> str:
@@ -116,7 +126,7 @@ class ScanPrinter:
 
     def _in_room(self, s: Assign, names: list[str]) -> str:
         """The operation into a room; "" where that is not possible or does not pay."""
-        return _CALLS[s.op].format(*names, room=self._new_room(s.target)) if _whole(s) else ""
+        return _CALLS[s.op].format(*names, room=self._new_room(s.target)) if s.op in _CALLS and _whole(s) else ""
 
     def _new_room(self, target: Value) -> str:
         free = self.free.setdefault(target.axis, [])
@@ -144,7 +154,12 @@ def _ends(statements: tuple[Statement, ...], kept: frozenset[str]) -> dict[str, 
 
 def _whole(s: Assign) -> bool:
     """Whether an operation makes every entry of vectors or matrices of every token and head, and can make them anywhere."""
-    return s.op in _CALLS and isinstance(s.args[0], Value) and s.target.per_token and not s.target.grouped and s.target.axis != ""
+    return _entries(s.target) and isinstance(s.args[0], Value) and (s.op in _CALLS or (s.op == "dot" and _matrix_vector(s)))
+
+
+def _entries(target: Value) -> bool:
+    """Whether a value has vectors or matrices of its own for every token and head."""
+    return target.per_token and not target.grouped and target.axis != ""
 
 
 _SCANS = {
@@ -172,17 +187,39 @@ def _sum(s: Assign) -> str:
     return f"{source.name}.sum({places[0] if len(places) == 1 else places})"
 
 
-def _dot(s: Assign) -> str:
-    """A contraction: of vectors by their sum, of matrix and vector as a product, anything else by letters."""
+def _factors(s: Assign) -> tuple[Value, Value]:
+    """The operands of a contraction, the one with more axes first."""
     left, right = s.args
     assert isinstance(left, Value) and isinstance(right, Value)
-    if len(left.axes) == len(right.axes) == 1 and not s.target.axis:
-        return f"({left.name} * {right.name}).sum(-1)"
-    matrix, vector = (left, right) if len(left.axes) == 2 else (right, left)
-    if len(matrix.axes) == 2 and len(vector.axes) == 1 and set(matrix.axes) == {vector.axis, s.target.axis}:
+    return (left, right) if len(left.axes) == 2 else (right, left)
+
+
+def _matrix_vector(s: Assign) -> bool:
+    """Whether a contraction is a product of one matrix and one vector."""
+    matrix, vector = _factors(s)
+    return len(matrix.axes) == 2 and len(vector.axes) == 1 and set(matrix.axes) == {vector.axis, s.target.axis}
+
+
+def _product(s: Assign) -> str:
+    """The product of matrices and vectors into the memory that the target has."""
+    matrix, vector = _factors(s)
+    name, flat = s.target.name, f"{matrix.name}.flatten(0, -3)"
+    if vector.axis == matrix.axes[0]:
+        return f"torch.bmm({vector.name}.flatten(0, -2).unsqueeze(-2), {flat}, out={name}.flatten(0, -2).unsqueeze(-2))"
+    return f"torch.bmm({flat}, {vector.name}.flatten(0, -2).unsqueeze(-1), out={name}.flatten(0, -2).unsqueeze(-1))"
+
+
+def _dot(s: Assign) -> str:
+    """A contraction: of vectors by their sum, of matrix and vector as a product, anything else by letters."""
+    matrix, vector = _factors(s)
+    if len(matrix.axes) == len(vector.axes) == 1 and not s.target.axis:
+        return f"({vector.name} * {matrix.name}).sum(-1)"
+    if _matrix_vector(s):
         if vector.axis == matrix.axes[0]:
             return f"({vector.name}.unsqueeze(-2) @ {matrix.name}).squeeze(-2)"
         return f"({matrix.name} @ {vector.name}.unsqueeze(-1)).squeeze(-1)"
+    left, right = s.args
+    assert isinstance(left, Value) and isinstance(right, Value)
     letters = dict(zip(dict.fromkeys((*left.axes, *right.axes)), "abc", strict=False))
     one, other, out = ("".join(letters[a] for a in v.axes) for v in (left, right, s.target))
     return f'torch.einsum("...{one},...{other}->...{out}", {left.name}, {right.name})'
