@@ -59,7 +59,7 @@ def build(files: Sequence[Path], folder: Path, check: bool = False, tiles: tuple
         try:
             source = read_source(file)
             compiled = compile_text(source.text, source.name, matching(tiles, spec_digest(source.text)))
-            check_adjoint(compiled)
+            warnings = (*compiled.warnings, *check_adjoint(compiled))
         except SpecErrors as errors:
             yield Outcome(str(file), None, "refused", diagnostics=errors.diagnostics)
             continue
@@ -68,7 +68,7 @@ def build(files: Sequence[Path], folder: Path, check: bool = False, tiles: tuple
             raise NameClashError(f"{taken[module.name]} and {file} both declare the recurrence {module.name}; rename one")
         taken[module.name] = str(file)
         path = folder / f"{module.name}.py"
-        yield Outcome(str(file), path, _settle(path, module.text, check), module.digest, compiled.warnings)
+        yield Outcome(str(file), path, _settle(path, module.text, check), module.digest, warnings)
 
 
 def _require_used(tiles: Sequence[TileFile], files: Sequence[Path]) -> None:

@@ -33,6 +33,7 @@ class Multiplier:
 
 def decay_of(parts: list[Multiplier], recurrence: Recurrence, state: StateInfo) -> tuple[Decay, Multiplier]:
     """The decay and its multiplier from the products that carry the state on unchanged in direction (several are added)."""
+    parts = _collected(parts)
     if not parts:
         raise Refusal(f"{state.name}[t] does not carry {state.name}[t-1] on: every step starts afresh", state.span)
     whole = parts[0] if len(parts) == 1 else Multiplier(1.0, (), None)
@@ -49,6 +50,15 @@ def decay_of(parts: list[Multiplier], recurrence: Recurrence, state: StateInfo) 
     if bounds.low >= 0.0:
         return Decay(kind, _log(whole), constant, None, bounds.high <= 1.0), whole
     return Decay(kind, Apply("log_floor", (total,), total.shape, "", total.span), constant, total, bounds.within(-1.0, 1.0)), whole
+
+
+def _collected(parts: list[Multiplier]) -> list[Multiplier]:
+    """Equal multiples added, and what cancels left out."""
+    sums: dict[tuple[tuple[Term, ...], Term | None], float] = {}
+    for part in parts:
+        key = (part.scalars, part.diagonal)
+        sums[key] = sums.get(key, 0.0) + part.coefficient
+    return [Multiplier(coefficient, *key) for key, coefficient in sums.items() if coefficient != 0.0]
 
 
 def _log(whole: Multiplier) -> Term:

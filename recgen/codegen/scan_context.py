@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from recgen.analysis.scan_form import ScanForm
 from recgen.codegen.expressions import RESERVED, local
 from recgen.codegen.scan_phases import phases, renamed
-from recgen.codegen.scan_printer import ScanPrinter
+from recgen.codegen.scan_printer import ScanPrinter, shape_text
 from recgen.codegen.torch_printer import operand_text, operations
 from recgen.derive.program import Scope, Value, assigned, mentioned
 from recgen.derive.scan import ScanPrograms, argument_values, scan_programs
@@ -126,7 +126,7 @@ class _Forward:
         memory = (_states_memory(v, names.memory[v.name], "tile", next(rooms)) for v in programs.scanned)
         starts = (f"{names.memory[v.name]}[0] = {f.name}" for v, f in zip(programs.scanned, programs.first, strict=True))
         places = {v.name: next(rooms) for v in parts.collected}
-        collected = (f"{whole[v.name]} = room({places[v.name]}, {_shape(v)})" for v in parts.collected)
+        collected = (f"{whole[v.name]} = room({places[v.name]}, {shape_text(v)})" for v in parts.collected)
         read = mentioned(parts.tiles) | mentioned(parts.after) | {x.name for _, x in programs.forward.results if isinstance(x, Value)}
         self.before = (*ScanPrinter(rooms, {}).lines(parts.before, read), *memory, *starts, *collected)
         cut = (f"{names.states[v.name]} = {names.memory[v.name]}[: sizes.tokens + 1]" for v in programs.scanned)
@@ -150,11 +150,6 @@ def _backward(programs: ScanPrograms, names: _Names) -> tuple[str, ...]:
 def _states_memory(state: Value, name: str, tokens: str, number: int) -> str:
     """Memory of the states before some tokens and after each."""
     return f"{name} = room({number}, {tokens} + 1, *sizes.lead[1:], sizes.heads{''.join(f', {a}' for a in state.axes)})"
-
-
-def _shape(value: Value) -> str:
-    """The shape of a value of every token."""
-    return f"*sizes.lead, sizes.{'key_heads' if value.grouped else 'heads'}{''.join(f', {a}' for a in value.axes)}"
 
 
 def _turned_states(values: tuple[Value, ...], across: tuple[bool, ...]) -> tuple[str, ...]:

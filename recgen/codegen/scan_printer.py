@@ -102,7 +102,7 @@ class ScanPrinter:
             assert isinstance(s.args[0], Value)
             return {"spread": _spread, "sum": _sum, "dot": _dot}[s.op](s)
         if s.op == "copy" and isinstance(s.args[0], Literal):
-            return f"torch.full_like({names[1]}, {names[0]})"
+            return f"{names[1]}.new_full((), {names[0]}).expand({shape_text(s.target)})"
         if s.op in ("heads", "sum_heads"):
             helper, count = ("_per_value_head", "heads") if s.op == "heads" else ("_per_key_head", "key_heads")
             return f"{helper}({names[0]}, sizes.{count}, {-1 - len(s.target.axes)})"
@@ -192,6 +192,12 @@ def _factors(s: Assign) -> tuple[Value, Value]:
     left, right = s.args
     assert isinstance(left, Value) and isinstance(right, Value)
     return (left, right) if len(left.axes) == 2 else (right, left)
+
+
+def shape_text(value: Value) -> str:
+    """The shape of a value, in the names of the printed functions."""
+    lead = "*sizes.lead, " if value.per_token else ""
+    return f"{lead}sizes.{'key_heads' if value.grouped else 'heads'}{''.join(f', {a}' for a in value.axes)}"
 
 
 def _matrix_vector(s: Assign) -> bool:

@@ -185,12 +185,15 @@ def _lower_new(term: Term, scope: Scope) -> Operand:
             raise AssertionError(f"unbound {term}")
 
 
+_INFINITIES = {"inf": "math.inf", "-inf": "(-math.inf)"}
+"""Numbers that Python has other names for."""
+
 HINTS = {"mul": "product", "div": "quotient", "add": "total", "sub": "difference", "neg": "minus", "where<": "chosen", "where<=": "chosen"}
 
 
 def fold(op: str, operands: tuple[Operand, ...]) -> Literal:
     """An operation on numbers alone, kept as an expression of Python; without its functions, whose names values may have."""
-    texts = [o.text for o in operands if isinstance(o, Literal)]
+    texts = [_INFINITIES.get(o.text, o.text) for o in operands if isinstance(o, Literal)]
     symbols = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**"}
     if op in symbols:
         return Literal(f"({texts[0]} {symbols[op]} {texts[1]})", None)
@@ -203,13 +206,13 @@ def fold(op: str, operands: tuple[Operand, ...]) -> Literal:
     if op == "abs":
         return Literal(f"math.fabs({texts[0]})", None)
     formulas = {
-        "sigmoid": "1 / (1 + math.exp(-{0}))",
-        "softplus": "math.log1p(math.exp({0}))",
-        "logsigmoid": "-math.log1p(math.exp(-{0}))",
+        "sigmoid": "0.5 * (1.0 + math.tanh(0.5 * {0}))",
+        "softplus": "({0} if {0} > 0.0 else 0.0) + math.log1p(math.exp(-math.fabs({0})))",
+        "logsigmoid": "({0} if {0} < 0.0 else 0.0) - math.log1p(math.exp(-math.fabs({0})))",
         "rsqrt": "{0} ** -0.5",
-        "silu": "{0} / (1 + math.exp(-{0}))",
+        "silu": "0.5 * {0} * (1.0 + math.tanh(0.5 * {0}))",
         "relu": "({0} if {0} > 0.0 else 0.0)",
-        "sign": "math.copysign(1.0, {0})",
+        "sign": "(1.0 if {0} > 0.0 else -1.0 if {0} < 0.0 else 0.0)",
         "sign_of": "(-1.0 if {0} < 0 else 1.0)",
         "log_floor": "math.log(math.fabs({0}) if math.fabs({0}) > 2.0**-60 else 2.0**-60)",
     }

@@ -79,24 +79,18 @@ def state_shape(axes: tuple[str, ...]) -> Shape:
 def _scan(state: ScanState, first: Value, scope: Scope) -> Value:
     """The states after every token, from the multiplier and what is written, both over all axes of the state."""
     kind = Value("", first.axis, False, True)
-    like = next((v for v in _values(state, scope)), first)
     parts = []
     for term in (state.decay, state.write):
         operand: Operand = Literal("0.0", 0.0) if term is None else lower_term(term, scope)
         if isinstance(operand, Literal):
-            operand = scope.assign("copy", (operand, like), like, "constant")
-        parts.append(move(operand, kind, scope))
+            parts.append(scope.assign("copy", (operand, first), kind, "constant"))
+        else:
+            parts.append(move(operand, kind, scope))
     shape = state_shape(state.info.axes)
     value = scope.assign("scan", (*parts, first), kind, state.info.name)
     scope.bind(State(state.info.name, 0, shape), value)
     scope.bind(State(state.info.name, 1, shape), scope.assign("before", (value, first), kind, f"{state.info.name}_before"))
     return value
-
-
-def _values(state: ScanState, scope: Scope) -> tuple[Value, ...]:
-    """What a constant multiplier or write is made like: the other of the two."""
-    operands = (lower_term(t, scope) for t in (state.decay, state.write) if t is not None)
-    return tuple(x for x in operands if isinstance(x, Value))
 
 
 def _output(term: Term, scope: Scope) -> Operand:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from recgen.lang import syntax
 from recgen.lang.declared import arguments, options, report_empty_domains, report_grouped
 from recgen.lang.diagnostics import Abandon, Diagnostic, Label, Reporter
+from recgen.lang.finite import report_not_finite
 from recgen.lang.micro import Unrolled, unroll
 from recgen.lang.names import resolve
 from recgen.lang.order import Key, equations, in_order, micro_key
@@ -44,6 +45,7 @@ def check_spec(spec: syntax.Spec, reporter: Reporter) -> Recurrence | None:
     defaults = options(spec, scope, typer, reporter)
     terms = _terms(scope, typer, reporter)
     _report_output_shapes(returned, scope, terms, reporter)
+    report_not_finite(terms.values(), reporter)
     if not reporter.failed():
         # Only then: a name that is read where an error is may look unused.
         report_unused(written, scope, returned, reporter, unrolled.shown)

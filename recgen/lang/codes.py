@@ -74,6 +74,7 @@ CODES: dict[str, Code] = {
     "E228": _error("the loop over {loop} is empty"),
     "E229": _error("`{name}` is not known when the spec is compiled"),
     "E230": _error("every input is `grouped`: none has the value heads"),
+    "E231": _error("`{text}` is not a finite number: {reason}"),
     # Shapes.
     "E301": _error("shapes do not match: {left} {op} {right}"),
     "E302": _error("a column and a row do not go together elementwise: {left} {op} {right}"),
@@ -100,6 +101,7 @@ CODES: dict[str, Code] = {
     "E503": _error("no form at all: {reason}"),
     # Warnings.
     "W502": Code("warning", "the decay cannot be proved to lie in [0, 1]: {found}"),
+    "W503": Code("warning", "the gradients were not compared: {reason}"),
     "W501": Code("warning", "state `{name}` is square: a missing `^T` cannot be noticed by its shape"),
     # The compiler itself.
     "E999": _error("internal error in recgen, not in your spec: {reason}"),

@@ -105,25 +105,33 @@ class GrowthError(ValueError):
     """A recurrence that grows too much to be compared, whatever is drawn."""
 
 
-def draw(form: VerifiedForm, parts: Roles, case: Case, dtype: torch.dtype) -> tuple[Sample, Run]:
-    """A sample of the case and its reference loop, with gradients recorded; drawn again where the loop grows beyond `LIMIT`.
+class NotFiniteError(ValueError):
+    """A recurrence that is not a number itself, whatever is drawn from its domains."""
+
+
+def draw(form: VerifiedForm, parts: Roles, case: Case, dtype: torch.dtype, limit: float = LIMIT) -> tuple[Sample, Run]:
+    """A sample of the case and its reference loop, with gradients recorded; drawn again where the loop grows beyond the limit.
 
     Args:
         form: of the spec.
         parts: the roles of its arguments.
         case: what to draw.
         dtype: values are rounded to what it can hold.
+        limit: no value of the loop is larger.
 
     Raises:
         GrowthError: every sample grew.
+        NotFiniteError: the loop of the last sample, of the smallest numbers, is not finite.
     """
     for attempt in range(_DRAWS):
         sample = _Drawing(form, parts, case, dtype, attempt).sample()
         initial = sample.initial
         run = evaluate(form.recurrence, sample.arguments, dict(case.flags), sample.sizes, initial, case.boundaries)
-        if run.largest < LIMIT:
+        if run.largest < limit:
             return sample, run
-    raise GrowthError(f"{form.recurrence.name}: every sample of this case grows beyond {LIMIT:g}: {case.arguments()}")
+    if math.isnan(run.largest):
+        raise NotFiniteError(f"the recurrence itself is not finite: {case.arguments()}")
+    raise GrowthError(f"{form.recurrence.name}: every sample of this case grows beyond {limit:g}: {case.arguments()}")
 
 
 class _Drawing:

@@ -7,7 +7,8 @@ and one column); autograd of this loop is the reference for every gradient.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -36,7 +37,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Run:
-    """What the loop gives: outputs [B, T, HV, *axes], final states [N, HV, *axes] as declared, the largest absolute value on the way."""
+    """What the loop gives: outputs [B, T, HV, *axes], final states [N, HV, *axes] as declared, the largest absolute value on the way, NaN if one is."""
 
     outputs: tuple[Tensor, ...]
     states: tuple[Tensor, ...]
@@ -68,7 +69,7 @@ def evaluate(
         runs.append(_sequence(recurrence, arguments, options, sizes, start, first, last))
     outputs = tuple(torch.cat([r.outputs[i] for r in runs], 1) for i in range(len(recurrence.outputs)))
     states = tuple(torch.cat([r.states[i] for r in runs]) for i in range(len(recurrence.states)))
-    return Run(outputs, states, max((r.largest for r in runs), default=0.0))
+    return Run(outputs, states, _most(r.largest for r in runs))
 
 
 def _sequence(
@@ -88,14 +89,14 @@ def _sequence(
         state = torch.zeros(sizes.batch, sizes.heads, *shape, dtype=dtype) if initial is None else initial[i]
         state = state.detach() if info in recurrence.scales else state
         states[info.name] = _matrix(state, len(info.axes))
-    largest = max(_largest(s) for s in states.values())
+    largest = _most(map(_largest, states.values()))
     rows: list[list[Tensor]] = []
     for t in range(first, last):
         columns = {a.name: _column(a, arguments[a.name], t, sizes.heads) for a in recurrence.arguments if a.name in arguments}
         token = Token(recurrence, columns, options, sizes, states)
         rows.append([token.value(recurrence.definition(name)) for name in recurrence.outputs])
         states = {info.name: token.after(info.name) for info in recurrence.states}
-        largest = max(largest, *(_largest(x) for x in (*rows[-1], *states.values())))
+        largest = _most((largest, *(_largest(x) for x in (*rows[-1], *states.values()))))
     outputs = []
     for i, name in enumerate(recurrence.outputs):
         axes = [sizes.axis(a) for a in recurrence.definition(name).shape if a != "1"]
@@ -109,6 +110,12 @@ def _sequence(
 
 def _largest(x: Tensor) -> float:
     return float(x.detach().abs().max()) if x.numel() else 0.0
+
+
+def _most(values: Iterable[float]) -> float:
+    """The largest, and NaN where one is: `max` passes over it."""
+    found = list(values)
+    return math.nan if any(map(math.isnan, found)) else max(found, default=0.0)
 
 
 def _matrix(x: Tensor, axes: int) -> Tensor:

@@ -19,7 +19,7 @@ from recgen.pipeline import AnyCompiled, Compiled, ScanCompiled
 from recgen.verify.cases import Case, cases, long_cases, packed_cases
 from recgen.verify.exact import causality_errors, repetition_errors
 from recgen.verify.forms import Call, Form, Results, call_of, differentiate, split, state_names, stepwise, strided, whole
-from recgen.verify.inputs import LIMIT, Roles, Sample, VerifiedForm, draw, roles
+from recgen.verify.inputs import LIMIT, GrowthError, NotFiniteError, Roles, Sample, VerifiedForm, draw, roles
 from recgen.verify.loop import Conditioning, results
 from recgen.verify.report import Report, Tally, error
 from recgen.verify.tolerances import VALUES, gradient_tolerance
@@ -77,7 +77,7 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def reproduce(spec: str | AnyCompiled, form: str, dtype: str = "float32", device: str = "cpu", **case: Any) -> Report:
+def reproduce(spec: str | AnyCompiled, form: str, dtype: str = "float32", device: str = "cpu", limit: float = LIMIT, **case: Any) -> Report:
     """Runs one form on one input again: the line that a failed verification prints.
 
     Args:
@@ -85,13 +85,14 @@ def reproduce(spec: str | AnyCompiled, form: str, dtype: str = "float32", device
         form: as in the line, such as "chunk 16" or "recurrent, split at 37".
         dtype: "float64", "float32", "bfloat16" or "float16".
         device: "cpu" or "cuda".
+        limit: no value of the loop is larger.
         case: the fields of `recgen.verify.cases.Case`.
     """
     if isinstance(spec, str):
         from recgen import compile as compile_spec
 
         spec = compile_spec(spec)
-    run = _Verification(spec, device)
+    run = _Verification(spec, device, limit)
     with _one_thread():
         if form.endswith("to the bit"):
             run.exact(Case(**case))
@@ -110,13 +111,13 @@ def form_of(compiled: AnyCompiled) -> VerifiedForm:
 class _Verification:
     """The module, the roles of its arguments, and the errors so far."""
 
-    def __init__(self, compiled: AnyCompiled, device: str) -> None:
-        self.compiled, self.device = compiled, device
+    def __init__(self, compiled: AnyCompiled, device: str, limit: float = LIMIT) -> None:
+        self.compiled, self.device, self.limit = compiled, device, limit
         self.module = cache.load(compiled.module.name, compiled.module.text)
         self.form: VerifiedForm = form_of(compiled)
         self.roles: Roles = roles(self.form)
         self.tally = Tally()
-        self.redrawn = self.excused = 0
+        self.redrawn = self.excused = self.grown = 0
 
     @property
     def recurrence(self) -> Recurrence:
@@ -156,7 +157,10 @@ class _Verification:
     def compare(self, task: _Task) -> None:
         """Every form of the task against the reference."""
         dtype = DTYPES[task.dtype]
-        sample, wanted = self._reference(task.case, dtype)
+        reference = self._reference(task.case, dtype, task.check, task.forms[0])
+        if reference is None:
+            return
+        sample, wanted = reference
         floor = _resolution(sample, dtype)
         conditioning = Conditioning(self.recurrence, sample, wanted, floor)
         for name in task.forms:
@@ -175,7 +179,10 @@ class _Verification:
 
     def exact(self, case: Case) -> None:
         """What holds to the bit."""
-        sample, _ = self._reference(case, torch.float32)
+        reference = self._reference(case, torch.float32, "causality", "chunk 64, to the bit")
+        if reference is None:
+            return
+        sample, _ = reference
         other, _ = draw(self.form, self.roles, _reseeded(case), torch.float32)
         for name in self.offered(("chunk 64", "recurrent")):
             form = build_form(self.module, name)
@@ -198,7 +205,13 @@ class _Verification:
     def _notes(self) -> tuple[str, ...]:
         found = []
         if self.redrawn:
-            found.append(f"samples drawn again because the loop grew beyond {LIMIT:g}: {self.redrawn}")
+            found.append(f"samples drawn again because the loop grew beyond {LIMIT:g}, or was not finite: {self.redrawn}")
+        if self.grown:
+            found.append(f"inputs that were not compared because the loop grows beyond {LIMIT:g} whatever is drawn: {self.grown}")
+        if any(row.form == "recurrence" for row in self.tally.rows):
+            found.append(
+                "the recurrence as written is no number there: declare the domains of what it divides by, or takes a root or log of"
+            )
         if self.excused:
             found.append(
                 f"gradients that the loop itself cannot resolve in float32, held to that loop instead of the tolerance: {self.excused}"
@@ -211,9 +224,18 @@ class _Verification:
             found.append(f"drawn with unit norm: {', '.join(sorted(self.roles.unit))}")
         return tuple(found)
 
-    def _reference(self, case: Case, dtype: torch.dtype) -> tuple[Sample, Results]:
-        """A sample and the loop's results and gradients for it."""
-        sample, run = draw(self.form, self.roles, case, dtype)
+    def _reference(self, case: Case, dtype: torch.dtype, check: str, form: str) -> tuple[Sample, Results] | None:
+        """A sample and the loop's results and gradients for it; None, with a finding or a note, where nothing can be compared with it."""
+        name = next(name for name, x in DTYPES.items() if x == dtype)
+        try:
+            sample, run = draw(self.form, self.roles, case, dtype, self.limit)
+        except NotFiniteError:
+            what = "the recurrence itself is not finite"
+            self.tally.add("recurrence", check, name, what, (float("inf"), float("inf")), 0.0, self._line(form, name, case))
+            return None
+        except GrowthError:
+            self.grown += 1
+            return None
         self.redrawn += sample.redrawn
         return sample, results(sample, run)
 
