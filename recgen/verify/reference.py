@@ -37,7 +37,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Run:
-    """What the loop gives: outputs [B, T, HV, *axes], final states [N, HV, *axes] as declared, the largest absolute value on the way, NaN if one is."""
+    """What the loop gives: outputs [B, T, HV, *axes], final states [N, HV, *axes] as declared, the largest value (NaN if one is)."""
 
     outputs: tuple[Tensor, ...]
     states: tuple[Tensor, ...]

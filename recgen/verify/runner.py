@@ -209,9 +209,7 @@ class _Verification:
         if self.grown:
             found.append(f"inputs that were not compared because the loop grows beyond {LIMIT:g} whatever is drawn: {self.grown}")
         if any(row.form == "recurrence" for row in self.tally.rows):
-            found.append(
-                "the recurrence as written is no number there: declare the domains of what it divides by, or takes a root or log of"
-            )
+            found.append("the recurrence as written is no number there: declare the domains of what it divides by or takes a root of")
         if self.excused:
             found.append(
                 f"gradients that the loop itself cannot resolve in float32, held to that loop instead of the tolerance: {self.excused}"

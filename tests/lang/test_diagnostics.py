@@ -15,7 +15,7 @@ from tests.lang.helpers import source
 
 FOLDER = Path(__file__).parent / "diagnostics"
 CASES = sorted(FOLDER.glob("*.rec"))
-TESTED_HERE = {"E001", "E501", "E503", "E999", "W502"}
+TESTED_HERE = {"E001", "E501", "E503", "E999", "W502", "W503"}
 
 
 def rendered(spec: Source) -> str:
