@@ -39,7 +39,9 @@ def explain(tokens: tuple[Token, ...], problem: UnexpectedInput, reporter: Repor
     _whole_line(tokens, reporter)
     if 0 < index < len(tokens):
         _missing_operator(tokens, index, reporter)
-    _expected(tokens, index, set(problem.accepts or problem.expected), reporter)
+    accepts = set(problem.accepts or problem.expected)
+    _missing_comma(tokens, index, accepts, reporter)
+    _expected(tokens, index, accepts, reporter)
 
 
 def _whole_line(tokens: tuple[Token, ...], reporter: Reporter) -> None:
@@ -88,6 +90,20 @@ def _missing_operator(tokens: tuple[Token, ...], index: int, reporter: Reporter)
         return
     span = span_of(left).to(span_of(right))
     raise reporter.abandon("E107", span, help=f"write `{left} * {right}`, or `@` for a matrix product", left=left, right=right)
+
+
+def _missing_comma(tokens: tuple[Token, ...], index: int, accepts: set[str], reporter: Reporter) -> None:
+    """`in(0 1)`: inside the brackets of a domain, where the bounds are apart but for a comma."""
+    if tokens[0].type not in ("INPUT", "PARAM") or index >= len(tokens) or not {"COMMA", "RPAR"} <= accepts:
+        return
+    opened = max((i for i, t in enumerate(tokens[:index]) if t.type == "LPAR"), default=0)
+    closed = next((i for i, t in enumerate(tokens) if i >= index and t.type == "RPAR"), len(tokens))
+    if not opened or any(t.type == "RPAR" for t in tokens[opened:index]):
+        return
+    parts = [quote(reporter.source, span_of(ts[0]).to(span_of(ts[-1]))) for ts in (tokens[opened + 1 : index], tokens[index:closed]) if ts]
+    advice = f"write `{tokens[opened - 1]}({', '.join(parts)})`"
+    expected = "`,` between the bounds of the domain"
+    raise reporter.abandon("E106", span_of(tokens[index]), help=advice, expected=expected, found=f"`{tokens[index]}`")
 
 
 def _expected(tokens: tuple[Token, ...], index: int, accepts: set[str], reporter: Reporter) -> NoReturn:
