@@ -15,7 +15,8 @@ from recgen.derive.reads import ReadSet, ReadValues, read_set
 from recgen.lang.recurrence import ArgumentInfo, Recurrence
 from recgen.lang.terms import Argument, AxisSize, Term, walk
 
-RESERVED = frozenset({"torch", "F", "math", "sizes", "before", "after"})
+RESERVED = frozenset({"torch", "F", "math", "sizes", "before", "after", "read", "room", "whole", "tile", "at", "keep"})
+"""What emitted functions with the user's names call their own things, besides `after_1`, `maximum`, and `read` and a tag."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,9 @@ def argument_value(info: ArgumentInfo) -> Value:
 
 
 def local(name: str) -> str:
-    """A user's name where the emitted function has its own names too."""
-    return f"{name}_" if name in RESERVED or re.fullmatch(r"after_\d+", name) else name
+    """A user's name where the emitted function has its own names too: no two names, and none of its own, become the same."""
+    base = name.rstrip("_")
+    return f"{name}_" if base in RESERVED or re.fullmatch(r"after_\d+|maximum|read\w+", base) else name
 
 
 def argument_inputs(recurrence: Recurrence) -> tuple[tuple[Term, Value], ...]:

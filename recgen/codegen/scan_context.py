@@ -22,9 +22,6 @@ TILE = 196608
 PANEL = 131072
 """The same of the widest input, of the tokens whose vectors are computed in one call."""
 
-LOCALS = frozenset({"room", "tile", "whole", "at", "keep"})
-"""What the printed functions call their own things, beside what all do."""
-
 
 @dataclass(frozen=True)
 class ScanContext:
@@ -59,7 +56,7 @@ def build_scan_context(form: ScanForm) -> ScanContext:
     """The printed programs."""
     recurrence = form.recurrence
     arguments = argument_values(form, local)
-    reserved = RESERVED | LOCALS | {o.name for o in recurrence.options} | set(form.axes)
+    reserved = RESERVED | {o.name for o in recurrence.options} | set(form.axes)
     programs = scan_programs(form, arguments, reserved)
     turned = tuple(v.name for v, a in zip(arguments, recurrence.arguments, strict=True) if v.axes != a.axes)
     turning = tuple(f"{name} = {name}.mT.contiguous()" for name in turned)
