@@ -61,6 +61,7 @@ class ChunkKernelContext:
     vector: bool
     corrects: bool
     keeps_float32: bool
+    matrix_dtype: str
     passing: bool
     matrices: int
     rows: int
@@ -116,6 +117,7 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPla
         vector=kernels.decay.vector,
         corrects=form.feedback,
         keeps_float32=kernels.keeps_float32,
+        matrix_dtype="" if form.feedback else ", dtype=torch.float32",
         passing=kernels.decay.gated and not form.feedback,
         matrices=len(kernels.stored),
         rows=len(kernels.decay.kept),

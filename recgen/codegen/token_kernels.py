@@ -31,9 +31,11 @@ class TokenKernels:
     advance: tuple[str, ...]
     advance_step: tuple[str, ...]
     once: tuple[str, ...]
-    fetch: tuple[tuple[str, ...], tuple[str, ...]]
+    fetch_next: tuple[str, ...]
+    fetch: tuple[str, ...]
     arrive: tuple[str, ...]
-    fetch_adjoint: tuple[tuple[str, ...], tuple[str, ...]]
+    fetch_adjoint_next: tuple[str, ...]
+    fetch_adjoint: tuple[str, ...]
     arrive_adjoint: tuple[str, ...]
     load_step: tuple[str, ...]
     start: tuple[str, ...]
@@ -73,6 +75,7 @@ def token_kernels(form: TokenForm, program: TokenProgram, tiles: RecurrentTiles)
         "carry_adjoint": backward.carry_adjoint(),
         "finish_adjoint": backward.finish_adjoint(),
     }
+    walked = (*k.kept, *k.fetched, *(x for x, _ in backward.fetched))
     numbers = k.numbers.found
     scalars = [f"s_{a.info.name}" for a in k.arguments if not a.info.axes]
     options = [o.name for o in form.recurrence.options if isinstance(o.default, bool)]
@@ -91,9 +94,11 @@ def token_kernels(form: TokenForm, program: TokenProgram, tiles: RecurrentTiles)
         advance=tuple(line for a in k.arguments for line in a.advance(False)),
         advance_step=tuple(line for a in k.arguments for line in a.advance(True)),
         once=(*(f"c_{name} = tl.full((), n_{name}, ACC)" for name, _ in numbers), *params),
-        fetch=_fetches(k.fetched),
+        fetch_next=_fetches(k.fetched, 1),
+        fetch=_fetches(k.fetched, 2),
         arrive=tuple(line for x in k.fetched for line in x.arrive()),
-        fetch_adjoint=_fetches((*k.kept, *k.fetched, *(x for x, _ in backward.fetched))),
+        fetch_adjoint_next=_fetches(walked, 1),
+        fetch_adjoint=_fetches(walked, 2),
         arrive_adjoint=(
             *(line for x in (*k.kept, *k.fetched) for line in x.arrive()),
             *(line for x, missing in backward.fetched for line in x.arrive(missing)),
@@ -118,10 +123,9 @@ def token_kernels(form: TokenForm, program: TokenProgram, tiles: RecurrentTiles)
     )
 
 
-def _fetches(fetched: tuple[Fetched, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Loads for the token that comes next, and for the one after it."""
-    first, second = (tuple(line for x in fetched for line in x.fetch(number)) for number in (1, 2))
-    return first, second
+def _fetches(fetched: tuple[Fetched, ...], number: int) -> tuple[str, ...]:
+    """Loads for the token that comes next (1), or for the one after it (2)."""
+    return tuple(line for x in fetched for line in x.fetch(number))
 
 
 def _axis_lines(axis: str, split: bool) -> tuple[str, ...]:
