@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
-from recgen.analysis.algebra import Column, Dense, Diagonal, Factor, Product, Refusal, Row, StateFactor, expand, flip, times
+from recgen.analysis.algebra import Product, Refusal, expand
 from recgen.analysis.columns import beside, column_write, matrix_and_columns
 from recgen.analysis.decay import Multiplier, decay_of
+from recgen.analysis.links import around, has_diagonal, has_row_pair, key_side_is_right, link, refuse_matrices, turned_over
 from recgen.analysis.normal_form import Decay, NormalForm, Output, ReadOut, Stabilizer, Stream
 from recgen.analysis.readout import Reads
 from recgen.analysis.stabilizer import unstabilized, weighted
 from recgen.analysis.streams import Link, streams_of
 from recgen.lang.recurrence import Recurrence, StateInfo
 from recgen.lang.source import Span
-from recgen.lang.terms import SCALAR, Apply, Argument, Term, walk
 
 
 def analyze(recurrence: Recurrence) -> NormalForm:
@@ -23,9 +22,9 @@ def analyze(recurrence: Recurrence) -> NormalForm:
     state, columns = matrix_and_columns(plain)
     steps = tuple(tuple(p for p in expand(equation) if p.coefficient != 0.0) for equation in state.steps)
     outputs = [recurrence.definition(name) for name in recurrence.outputs]
-    transposed = _key_side_is_right(tuple(p for products in steps for p in products), outputs, state)
+    transposed = key_side_is_right(tuple(p for products in steps for p in products), outputs, state)
     if transposed:
-        steps = tuple(tuple(_turned_over(p) for p in products) for products in steps)
+        steps = tuple(tuple(turned_over(p) for p in products) for products in steps)
     axes = state.axes[::-1] if transposed else state.axes
     decay, streams, notes, first = _micro_steps(steps, axes, recurrence, state, stabilizer)
     if len(steps) > 1 and len(recurrence.states) > 1:
@@ -53,18 +52,8 @@ def analyze(recurrence: Recurrence) -> NormalForm:
         values,
         tuple(_describe(decay, transposed) + notes + _across(reads.found, axes)),
     )
-    _refuse_matrices(form)
+    refuse_matrices(form.terms)
     return form
-
-
-def _refuse_matrices(form: NormalForm) -> None:
-    """The operands and outputs are made of numbers and vectors."""
-    for node in (x for term in form.terms for x in walk(term)):
-        if isinstance(node, Argument) and "1" not in node.shape:
-            raise Refusal(f"`{node.name}` is a full matrix, and operands are numbers and vectors: make what it gives an input", node.span)
-        if not isinstance(node, Argument) and "1" not in node.shape:
-            advice = "multiply out what is in brackets, as in `k - a * (a^T @ k)` for `(I - a @ a^T) @ k`"
-            raise Refusal(f"a matrix stands inside a number or a function of vectors: {advice}", node.span)
 
 
 def _micro_steps(
@@ -128,65 +117,6 @@ def _refuse_unstable(stabilizer: Stabilizer, decay: Decay, streams: tuple[Stream
         raise Refusal("`stabilize log` with a correction by what the state holds", span)
 
 
-def _key_side_is_right(products: tuple[Product, ...], outputs: list[Term], state: StateInfo) -> bool:
-    """Whether the key axis is the state's second: corrections decide, else vector decay, else the first read."""
-    for what, rank in (("is corrected", _has_row_pair), ("decays by channel", _has_diagonal)):
-        votes: list[tuple[bool, Product]] = []
-        for product in products:
-            if product.state is not None:
-                left, right = _beside(product)
-                votes += [(False, product)] * rank(left) + [(True, product)] * rank(right)
-        other = next((p for right, p in votes if right != votes[0][0]), None)
-        if other is not None:
-            raise Refusal(f"the state {what} on both sides, over {state.axes[0]} and over {state.axes[1]}", other.span or state.span)
-        if votes:
-            return votes[0][0]
-    return next((right for term in outputs for right in _contracted(term)), False)
-
-
-def _beside(product: Product) -> tuple[tuple[Factor, ...], tuple[Factor, ...]]:
-    """What stands left and right of the state."""
-    at = next(i for i, f in enumerate(product.chain) if isinstance(f, StateFactor))
-    return product.chain[:at], product.chain[at + 1 :]
-
-
-def _has_row_pair(factors: tuple[Factor, ...]) -> bool:
-    return any(isinstance(f, Row | Column) for f in factors)
-
-
-def _has_diagonal(factors: tuple[Factor, ...]) -> bool:
-    return any(isinstance(f, Diagonal) for f in factors)
-
-
-def _contracted(term: Term) -> list[bool]:
-    """For every product of the state with a vector in an output: whether the vector runs over the state's second axis."""
-    found = []
-    for node in walk(term):
-        if not isinstance(node, Apply) or node.op != "matmul" or "1" not in node.shape:
-            continue
-        try:
-            products = expand(node)
-        except Refusal:
-            continue
-        for p in products:
-            # A number has a vector on either side of the state: it can be read from both.
-            if p.state is None or p.shape == SCALAR:
-                continue
-            at = next(i for i, f in enumerate(p.chain) if isinstance(f, StateFactor))
-            factor = p.chain[at]
-            assert isinstance(factor, StateFactor)
-            vector_right = len(p.chain) > at + 1 and isinstance(p.chain[-1], Column)
-            found.append(vector_right != factor.transposed)
-    return found
-
-
-def _turned_over(product: Product) -> Product:
-    """The transposed equation in the transposed state: what stood right of S stands left of it."""
-    turned = flip(product)
-    chain = tuple(StateFactor(f.state, not f.transposed) if isinstance(f, StateFactor) else f for f in turned.chain)
-    return replace(turned, chain=chain)
-
-
 def _split(products: tuple[Product, ...], axes: tuple[str, ...], slot: int) -> tuple[list[Link], list[Product]]:
     """Products of a micro-step that carry the state on, and products that only write."""
     links, constants = [], []
@@ -195,64 +125,31 @@ def _split(products: tuple[Product, ...], axes: tuple[str, ...], slot: int) -> t
         if p.state is None:
             constants.append(p)
             continue
-        at = next(i for i, f in enumerate(p.chain) if isinstance(f, StateFactor))
-        links.append(_link(p, at, slot))
+        _refuse_other_steps(p, slot)
+        links.append(link(p))
     return links, constants
+
+
+def _refuse_other_steps(product: Product, slot: int) -> None:
+    """A micro-step carries on the one before it."""
+    state = product.state
+    assert state is not None
+    if (state.lag, state.micro) != ((0, slot - 1) if slot else (1, None)):
+        name, read = state.name, "t-1" if state.lag else f"t, {state.micro}"
+        before = f"{name}[t, {slot - 1}]" if slot else f"{name}[t-1]"
+        raise Refusal(f"the micro-step `{name}[t, {slot}]` reads `{name}[{read}]`, not `{before}` before it", state.span)
 
 
 def _refuse_value_decay(products: list[Product], axes: tuple[str, ...]) -> None:
     """A decay by channel is on the side that is corrected."""
     for p in products:
-        left, right = _beside(p)
-        if _has_diagonal(right) and not _has_row_pair(left):
+        left, right = around(p)
+        if has_diagonal(right) and not has_row_pair(left):
             raise Refusal(
                 f"the state is corrected over {axes[0]} and decays by channel over {axes[1]}: "
                 "a decay by channel is compiled on the side that is corrected",
                 p.span,
             )
-
-
-def _link(product: Product, at: int, slot: int) -> Link:
-    factor, left, right = product.chain[at], product.chain[:at], product.chain[at + 1 :]
-    assert isinstance(factor, StateFactor)
-    if (factor.state.lag, factor.state.micro) != ((0, slot - 1) if slot else (1, None)):
-        name, read = factor.state.name, "t-1" if factor.state.lag else f"t, {factor.state.micro}"
-        before = f"{name}[t, {slot - 1}]" if slot else f"{name}[t-1]"
-        raise Refusal(f"the micro-step `{name}[t, {slot}]` reads `{name}[{read}]`, not `{before}` before it", factor.state.span)
-    for f in (*left, *right):
-        if isinstance(f, Dense):
-            raise Refusal(
-                "a full matrix transforms the state: the transition is dense, not diagonal plus low rank", f.term.span or product.span
-            )
-    if factor.transposed:
-        raise Refusal("the equation mixes the state with its transpose", factor.state.span)
-    if left and any(isinstance(f, Diagonal) for f in right):
-        raise Refusal(
-            "a correction has a strength of its own for each value channel; one strength for all of them is compiled", product.span
-        )
-    if right:
-        raise Refusal("the state is transformed on both sides", product.span)
-    write, correct, diagonal = None, None, None
-    match left:
-        case ():
-            pass
-        case (Diagonal(d),):
-            diagonal = d
-        case _:
-            write, correct = _rank_one(left, product)
-    return Link(Multiplier(product.coefficient, product.scalars, diagonal), write, correct, product)
-
-
-def _rank_one(left: tuple[object, ...], product: Product) -> tuple[Term, Term]:
-    """diag(d) u a^T diag(e), as the write direction d*u and the correction's direction a*e (rows are already folded)."""
-    parts = [f for f in left if not isinstance(f, Diagonal)]
-    if len(parts) != 2 or not isinstance(parts[0], Column) or not isinstance(parts[1], Row):
-        raise Refusal("a transition of this form is not diagonal plus rank one", product.span)
-    write, correct = parts[0].term, parts[1].term
-    first = left[0]
-    if isinstance(first, Diagonal):
-        write = times(first.term, write)
-    return write, correct
 
 
 def _describe(decay: Decay, transposed: bool) -> list[str]:
