@@ -8,8 +8,9 @@ from typing import NoReturn
 from recgen.analysis.algebra import Refusal
 from recgen.analysis.analyzer import analyze
 from recgen.analysis.normal_form import NormalForm
-from recgen.analysis.recurrent import reasons_against_chunks, token_form
+from recgen.analysis.recurrent import token_form
 from recgen.analysis.scan_form import ScanForm, analyze_scan
+from recgen.analysis.structure import reasons_against_chunks
 from recgen.analysis.token_form import Reason, TokenForm
 from recgen.codegen.emit import GeneratedModule, emit
 from recgen.codegen.token_module import emit_scan, emit_token

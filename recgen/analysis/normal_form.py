@@ -72,13 +72,14 @@ class ReadOut:
     """What a query reads of the state after micro-step `slot` of the token (lag 0) or before the token (lag 1).
 
     S^T query, a vector over the value axis and a number of every further column, or where `across` S query over the key axis, the query
-    over the value axis.
+    over the value axis. `state`: the state's name where several matrix states are compiled together, else "".
     """
 
     query: Term
     lag: int
     slot: int = 0
     across: bool = False
+    state: str = ""
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,13 @@ def _reads_a_matrix(term: Term) -> bool:
 class Reads:
     """Collects the reads of the outputs of one recurrence, equal ones once."""
 
-    def __init__(self, state: StateInfo, transposed: bool, first: int, columns: tuple[str, ...] = (), scale: str = "") -> None:
+    def __init__(
+        self, state: StateInfo, transposed: bool, first: int, columns: tuple[str, ...] = (), scale: str = "", *, several: bool = False
+    ) -> None:
         """`first`: the first micro-step that changes the state; before it, a micro-state is the state before the token.
 
-        `columns`: vector states that are further columns; `scale`: the running maximum, "" without one.
+        `columns`: vector states that are further columns; `scale`: the running maximum, "" without one; `several`: other matrix states are
+        read beside `state`, so that a read names its own.
         """
         self.found: list[ReadOut] = []
         self._state = state.name
@@ -28,6 +31,7 @@ class Reads:
         self._first = first
         self._columns = columns
         self._scale = scale
+        self._several = several
 
     def extract(self, term: Term) -> Term:
         """The output with every linear read of the state replaced by a `Read`; raises Refusal where the state enters otherwise."""
@@ -73,6 +77,12 @@ class Reads:
         scalar, query = scalar_term(p.coefficient, p.scalars), after[0].term
         axis = factor.state.shape[1 if factor.transposed else 0]
         across = factor.transposed == self._transposed
+        if self._several and across:
+            name, (rows, columns) = factor.state.name, factor.state.shape
+            value = rows if self._transposed else columns
+            raise Refusal(
+                f"an output reads `{name}` over its value axis {value}; of states that are compiled together the key axis is read", p.span
+            )
         if self._columns and across:
             raise Refusal(f"an output reads `{self._state}` over its value axis, which `{self._columns[0]}` is one more column of", p.span)
         if self._columns:  # numbers scale what was read, so that one query reads all columns
@@ -86,7 +96,7 @@ class Reads:
         before = state.lag == 1 or slot < self._first
         if self._scale and (before or across):
             raise Refusal("with `stabilize log` an output reads the states at t, over their key axis", query.span)
-        read = ReadOut(query, int(before), 0 if before else slot, across)
+        read = ReadOut(query, int(before), 0 if before else slot, across, state.name if self._several else "")
         if read not in self.found:
             self.found.append(read)
         return self.found.index(read)

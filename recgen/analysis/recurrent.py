@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
-from recgen.analysis.algebra import Refusal, expand
-from recgen.analysis.analyzer import analyze
+from recgen.analysis.algebra import Refusal
 from recgen.analysis.normal_form import Output
 from recgen.analysis.rewriting import applied
 from recgen.analysis.token_form import Reason, TokenForm, TokenState
 from recgen.lang.recurrence import Recurrence, StateInfo
 from recgen.lang.terms import ROW_FUNCTIONS, SCALAR, Apply, Term, walk
-
-
-def reasons_against_chunks(recurrence: Recurrence) -> tuple[Reason, ...]:
-    """Why the recurrence is no normal form, if it is none: as a whole, then equation by equation."""
-    found: list[Reason] = []
-
-    def attempt(what: Callable[[], object]) -> None:
-        try:
-            what()
-        except Refusal as refusal:
-            found.append(Reason(refusal.reason, refusal.span))
-
-    attempt(lambda: analyze(recurrence))
-    if found:
-        for step in (step for state in recurrence.states for step in state.steps):
-            attempt(partial(expand, step))
-    return tuple({reason.text: reason for reason in reversed(found)}.values())[::-1]
 
 
 def token_form(recurrence: Recurrence, reasons: tuple[Reason, ...]) -> TokenForm:

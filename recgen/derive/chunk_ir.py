@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from recgen.derive.bordered_ir import Block, Bordered, ColumnSum, Crossing, Cut, Empty, Entry, Joined, Kept, Mixed, Pairings, Square
+
 
 @dataclass(frozen=True)
 class Sym:
@@ -216,6 +218,18 @@ Node = (
     | Part
     | RowSum
     | GateGradient
+    | Kept
+    | Cut
+    | Bordered
+    | Empty
+    | Joined
+    | Block
+    | Square
+    | Entry
+    | Mixed
+    | Pairings
+    | ColumnSum
+    | Crossing
 )
 
 
@@ -251,6 +265,7 @@ class ChunkForm:
     and scan results). Adjoint likewise, backwards: `adjoint_prepare`, `adjoint_scan` (reads and sets dS), `adjoint_finish`; `gradients`
     names the step that holds each operand's gradient, `reads` the steps that hold the reads.
 
+    `decay` is "coupled" where several matrix states are side by side, `states` their number.
     `columns`: how many further columns the state and every read have. `stabilized`: what decays has the write's weight e^l in it and is
     divided by e^m, m the running maximum: from token j to token i exp(G_i - G_j + l_j - m_i), from the incoming state exp(G_i + m_0 - m_i).
     """
@@ -267,6 +282,7 @@ class ChunkForm:
     adjoint_scan: tuple[Step, ...]
     adjoint_finish: tuple[Step, ...]
     gradients: tuple[tuple[str, str], ...]
+    states: int = 1
 
 
 def children(node: Node) -> tuple[Node, ...]:
@@ -274,12 +290,20 @@ def children(node: Node) -> tuple[Node, ...]:
     match node:
         case MatMul(a, b) | Hadamard(a, b) | Scaled(a, b) | ScaledColumns(a, b) | Score(a, b) | DecayedProduct(a, b):
             return (a, b)
+        case Mixed(a, b) | Pairings(a, b):
+            return (a, b)
         case ScoreGradients(a, b, c):
             return (a, b, c)
         case Sum(terms):
             return terms
         case Negative(a) | Symmetric(a) | Causal(a) | Decayed(a) | Through(a) | RowSum(a) | Part(a):
             return (a,)
+        case Cut(a) | Bordered(a) | Empty(a) | Block(a) | Entry(a) | ColumnSum(a) | Crossing(a):
+            return (a,)
+        case Joined(parts):
+            return tuple(x for x in parts if x is not None)
+        case Square(entries):
+            return tuple(x for row in entries for x in row if x is not None)
         case Beside(a, columns):
             return (a, *(c for c in columns if c is not None))
         case Inverse(blocks):

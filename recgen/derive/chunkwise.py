@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from recgen.analysis.normal_form import NormalForm
 from recgen.derive.adjoint import add_adjoint
-from recgen.derive.chunk_ir import ChunkForm
+from recgen.derive.chunk_ir import ChunkForm, needed
+from recgen.derive.coupled_adjoint import add_coupled_adjoint
+from recgen.derive.coupled_forward import CoupledBuilder
+from recgen.derive.coupled_operands import CoupledOperands
 from recgen.derive.forward import Builder
 from recgen.derive.operands import OperandSet
 
@@ -26,5 +29,28 @@ def derive(form: NormalForm, operands: OperandSet) -> ChunkForm:
         tuple(b.adjoint_prepare),
         tuple(b.adjoint_scan),
         tuple(b.adjoint_finish),
-        tuple((o.name, f"d_{o.name}") for o in operands.operands if o.name != "sign"),
+        tuple((o.name, f"d_{o.name}") for o in operands.operands if o.name not in operands.signs),
+    )
+
+
+def derive_coupled(operands: CoupledOperands) -> ChunkForm:
+    """The chunk form of coupled states whose operands have been named."""
+    b = CoupledBuilder(operands)
+    b.forward()
+    add_coupled_adjoint(b)
+    gradients = tuple((o.name, f"d_{o.name}") for o in operands.operands if o.name not in operands.signs)
+    return ChunkForm(
+        "coupled",
+        0,
+        False,
+        operands.operands,
+        tuple(b.prepare),
+        tuple(b.scan),
+        tuple(b.finish),
+        tuple(f"read{read.tag}" for read in operands.reads),
+        tuple(b.adjoint_prepare),
+        tuple(b.adjoint_scan),
+        needed(tuple(b.adjoint_finish), {name for _, name in gradients}),
+        gradients,
+        operands.count,
     )

@@ -39,7 +39,7 @@ class StreamNames:
 class ReadNames:
     """The operand name of one read's query, its lag and micro-step; `tag` tells several reads apart ("" for a single one).
 
-    `across`: S query, the query over the value axis, instead of S^T query.
+    `across`: S query, the query over the value axis, instead of S^T query. `state`: which of several coupled states is read.
     """
 
     tag: str
@@ -47,6 +47,7 @@ class ReadNames:
     lag: int
     slot: int
     across: bool
+    state: int = 0
 
     @property
     def stretch(self) -> str:
@@ -59,15 +60,30 @@ class ReadNames:
 
 
 @dataclass(frozen=True)
-class OperandSet:
-    """Every operand with its term; equal terms share one operand.
-
-    `columns`: how many further columns the state has; `stabilized`: `log_weight` scales what is written, under a running maximum.
-    """
+class NamedOperands:
+    """Every operand with its term, equal terms as one operand, and the reads."""
 
     operands: tuple[Operand, ...]
     terms: tuple[tuple[str, Term], ...]
     reads: tuple[ReadNames, ...]
+
+    def term(self, name: str) -> Term:
+        """The expression behind an operand."""
+        return dict(self.terms)[name]
+
+    @property
+    def signs(self) -> frozenset[str]:
+        """The operands that no gradient goes to: signs are constant piece by piece."""
+        return frozenset(o.name for o in self.operands if o.symbol == "sign")
+
+
+@dataclass(frozen=True)
+class OperandSet(NamedOperands):
+    """The operands of a normal form.
+
+    `columns`: how many further columns the state has; `stabilized`: `log_weight` scales what is written, under a running maximum.
+    """
+
     streams: tuple[StreamNames, ...]
     columns: int = 0
     stabilized: bool = False
@@ -82,18 +98,17 @@ class OperandSet:
         """The reads S query, over the key axis."""
         return tuple(r for r in self.reads if r.across)
 
-    def term(self, name: str) -> Term:
-        """The expression behind an operand."""
-        return dict(self.terms)[name]
 
+class Namer:
+    """Names operands, one for equal terms."""
 
-class _Namer:
     def __init__(self) -> None:
         self.names: dict[tuple[Term, str], str] = {}
         self.operands: list[Operand] = []
         self.terms: list[tuple[str, Term]] = []
 
     def name(self, term: Term | None, hint: str, size: str, symbol: str) -> str:
+        """The name of an operand for this term, from `hint`; "" for none."""
         if term is None:
             return ""
         key = (term, size)
@@ -118,7 +133,7 @@ class _Namer:
 
 def name_operands(form: NormalForm) -> OperandSet:
     """Names for all operands of a normal form: query, write, value, strength, correct, column, log_decay, log_weight."""
-    namer = _Namer()
+    namer = Namer()
     streams = []
     for i, s in enumerate(form.streams):
         write = namer.name(s.write, "write", "K", "w")
@@ -126,9 +141,9 @@ def name_operands(form: NormalForm) -> OperandSet:
         value = namer.name(s.value, "value", "V", "X")
         strength = namer.name(s.strength, "strength", "1", "c")
         columns = tuple(namer.name(c, "column", "1", "x") for c in s.columns)
-        streams.append(StreamNames(_tag(i, len(form.streams)), write, value, strength, correct, s.decayed, s.slot, columns))
+        streams.append(StreamNames(tag_of(i, len(form.streams)), write, value, strength, correct, s.decayed, s.slot, columns))
     reads = tuple(
-        ReadNames(_tag(i, len(form.reads)), namer.name(r.query, "query", "V" if r.across else "K", "q"), r.lag, r.slot, r.across)
+        ReadNames(tag_of(i, len(form.reads)), namer.name(r.query, "query", "V" if r.across else "K", "q"), r.lag, r.slot, r.across)
         for i, r in enumerate(form.reads)
     )
     if form.decay.log is not None:
@@ -141,5 +156,6 @@ def name_operands(form: NormalForm) -> OperandSet:
     return OperandSet(tuple(namer.operands), tuple(namer.terms), reads, tuple(streams), len(form.columns), form.stabilizer is not None)
 
 
-def _tag(index: int, count: int) -> str:
+def tag_of(index: int, count: int) -> str:
+    """What tells one of several apart."""
     return "" if count == 1 else f"_{index + 1}"

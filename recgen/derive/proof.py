@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from recgen.analysis.algebra import plus
 from recgen.analysis.normal_form import NormalForm
@@ -31,6 +31,7 @@ from recgen.derive.chunk_ir import (
 )
 from recgen.derive.meaning import Matrix, Meaning, States, Symbols, Unknown, multiplier, product, turned
 from recgen.derive.operands import OperandSet
+from recgen.lang.recurrence import Recurrence
 from recgen.lang.terms import SCALAR, Apply, Read, State, Term, rebuild
 
 
@@ -60,12 +61,32 @@ def prove(form: NormalForm, operands: OperandSet, chunk: ChunkForm, tokens: int 
     """
     if tokens is None:
         tokens = 3 if len({s.slot for s in form.streams}) <= 2 else 2
-    sizes = dict.fromkeys((form.key_axis, form.value_axis), 2)
-    sizes |= {axis: 1 for a in form.recurrence.arguments for axis in a.axes if axis not in sizes}
+    sizes = sizes_of(form.recurrence, form.key_axis, form.value_axis)
+    return compare(lambda symbols, number: _Sides(form, operands, chunk, tokens, sizes, symbols, number), tokens, sizes)
+
+
+def sizes_of(recurrence: Recurrence, key_axis: str, value_axis: str) -> dict[str, int]:
+    """The sizes of the axes in a proof: two keys and values, one of everything else."""
+    sizes = dict.fromkeys((key_axis, value_axis), 2)
+    return sizes | {axis: 1 for a in recurrence.arguments for axis in a.axes if axis not in sizes}
+
+
+class Sides(Protocol):
+    """Both sides of an identity, by the names of what is compared."""
+
+    def unrolled(self) -> dict[str, Matrix]:
+        """What the recurrence gives."""
+
+    def chunked(self) -> dict[str, Matrix]:
+        """What the chunk form gives."""
+
+
+def compare(make: Callable[[Symbols, Any], Sides], tokens: int, sizes: dict[str, int]) -> Proof:
+    """Both sides in one ring, entry by entry; raises ProofFailed where they differ."""
     symbols = Symbols()
-    unproved = _Sides(form, operands, chunk, tokens, sizes, symbols, lambda _: Unknown())
+    unproved = make(symbols, lambda _: Unknown())
     unproved.unrolled(), unproved.chunked()
-    sides = _Sides(form, operands, chunk, tokens, sizes, symbols, symbols.generate())
+    sides = make(symbols, symbols.generate())
     unrolled, derived = sides.unrolled(), sides.chunked()
     count = 0
     for name, left in unrolled.items():
@@ -88,16 +109,6 @@ class _Sides:
         self.number = number
         self.keys, self.values = sizes[form.key_axis], sizes[form.value_axis]
 
-    def _initial(self) -> dict[str, Matrix]:
-        """Every incoming state as declared."""
-        found = {}
-        for info in self.form.recurrence.states:
-            first, second = (*info.axes, "1", "1")[:2]
-            rows, columns = self.meaning.sizes[first], self.meaning.sizes[second]
-            state = State(info.name, 1, (first, second))
-            found[info.name] = [[self.meaning.symbols.entry(state, -1, i, j) for j in range(columns)] for i in range(rows)]
-        return found
-
     def _known(self, before: dict[str, Matrix], t: int) -> States:
         """All states before and after a token, the running maximum first, since the others read it."""
         known: States = {(name, 1, None): value for name, value in before.items()}
@@ -110,13 +121,7 @@ class _Sides:
 
     def unrolled(self) -> dict[str, Matrix]:
         """Outputs of every token and the final states, token by token."""
-        states, found = self._initial(), {}
-        for t in range(self.tokens):
-            known = self._known(states, t)
-            for output in self.form.recurrence.outputs:
-                found[f"{output} at token {t}"] = self.meaning.value(self.form.recurrence.definition(output), t, known)
-            states = {name: known[name, 0, None] for name in states}
-        return {**found, **{f"the final state {name}": value for name, value in states.items()}}
+        return unrolled(self.form.recurrence, self.meaning, self.tokens, self._known)
 
     def chunked(self) -> dict[str, Matrix]:
         """The same from the chunk form; the running maximum, which is no polynomial, as written."""
@@ -125,9 +130,9 @@ class _Sides:
             term = self.operands.term(operand.name)
             if operand.name not in ("log_decay", "log_weight", "sign"):
                 values[operand.name] = [[x for (x,) in self.meaning.value(term, t, {})] for t in range(self.tokens)]
-        initial = self._initial()
+        initial = initial_states(self.form.recurrence, self.meaning)
         scales = self._scales(initial)
-        run = _ChunkMeaning(
+        run = ChunkMeaning(
             values,
             self._multipliers(scales),
             self._weights(scales),
@@ -150,7 +155,7 @@ class _Sides:
         for t in range(self.tokens):
             reads = self._reads(values, scales, t)
             for output in self.form.outputs:
-                found[f"{output.name} at token {t}"] = self.meaning.value(rebuild(output.value, _as_state), t, reads)
+                found[f"{output.name} at token {t}"] = self.meaning.value(rebuild(output.value, as_state), t, reads)
         ends = {**self._apart(final), **{name: value for (name, lag, _), value in scales[-1].items() if not lag}}
         return {**found, **{f"the final state {name}": value for name, value in ends.items()}}
 
@@ -167,7 +172,7 @@ class _Sides:
         return {**found, **{c.name: [[row[self.values + i]] for row in joined] for i, c in enumerate(self.form.columns)}}
 
     def _reads(self, values: dict[str, Matrix], scales: list[States], t: int) -> States:
-        """What was read at a token, by the names that `_as_state` gives."""
+        """What was read at a token, by the names that `as_state` gives."""
         found: States = {(f"read 0 {name}", 0, None): value for (name, lag, _), value in scales[t].items() if not lag}
         for m, name in enumerate(self.chunk.reads):
             row = values[name][t]
@@ -212,7 +217,29 @@ class _Sides:
         return Apply("exp", (Apply("sub", (log, after), SCALAR),), SCALAR)
 
 
-def _as_state(term: Term) -> Term:
+def initial_states(recurrence: Recurrence, meaning: Meaning) -> dict[str, Matrix]:
+    """Every incoming state as declared."""
+    found = {}
+    for info in recurrence.states:
+        first, second = (*info.axes, "1", "1")[:2]
+        rows, columns = meaning.sizes[first], meaning.sizes[second]
+        state = State(info.name, 1, (first, second))
+        found[info.name] = [[meaning.symbols.entry(state, -1, i, j) for j in range(columns)] for i in range(rows)]
+    return found
+
+
+def unrolled(recurrence: Recurrence, meaning: Meaning, tokens: int, after: Callable[[dict[str, Matrix], int], States]) -> dict[str, Matrix]:
+    """Outputs of every token and the final states; `after` gives all states before and after a token from those before it."""
+    states, found = initial_states(recurrence, meaning), {}
+    for t in range(tokens):
+        known = after(states, t)
+        for output in recurrence.outputs:
+            found[f"{output} at token {t}"] = meaning.value(recurrence.definition(output), t, known)
+        states = {name: known[name, 0, None] for name in states}
+    return {**found, **{f"the final state {name}": value for name, value in states.items()}}
+
+
+def as_state(term: Term) -> Term:
     """A read, as a state whose value is given."""
     return State(f"read {term.index} {term.state}", 0, term.shape) if isinstance(term, Read) else term
 
@@ -225,7 +252,7 @@ _BOUNDS: dict[str, Callable[[int, int], tuple[int, int]]] = {
 """For each stretch: the token after which decay counts and the last that counts, of row i in a chunk of so many tokens."""
 
 
-class _ChunkMeaning:
+class ChunkMeaning:
     """Evaluates chunk steps over polynomials; `weights` scale what each token writes."""
 
     def __init__(
