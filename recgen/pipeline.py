@@ -6,16 +6,20 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from recgen.analysis.algebra import Refusal
-from recgen.analysis.analyzer import analyze
+from recgen.analysis.coupled import is_system
+from recgen.analysis.coupled_form import CoupledForm
 from recgen.analysis.normal_form import NormalForm
 from recgen.analysis.recurrent import token_form
 from recgen.analysis.scan_form import ScanForm, analyze_scan
-from recgen.analysis.structure import reasons_against_chunks
+from recgen.analysis.structure import chunkwise, reasons_against_chunks
 from recgen.analysis.token_form import Reason, TokenForm
+from recgen.codegen.coupled_module import emit_coupled
 from recgen.codegen.emit import GeneratedModule, emit
 from recgen.codegen.token_module import emit_scan, emit_token
 from recgen.derive.chunk_ir import ChunkForm
-from recgen.derive.chunkwise import derive
+from recgen.derive.chunkwise import derive, derive_coupled
+from recgen.derive.coupled_operands import CoupledOperands, name_coupled
+from recgen.derive.coupled_proof import prove_coupled
 from recgen.derive.operands import OperandSet, name_operands
 from recgen.derive.proof import Proof, prove
 from recgen.derive.scan_proof import prove_scan
@@ -23,7 +27,7 @@ from recgen.lang import Diagnostic, Recurrence, Source, SpecErrors, check, parse
 from recgen.lang.diagnostics import Reporter
 from recgen.lang.recurrence import StateInfo
 from recgen.lang.terms import Term
-from recgen.plan import KernelPlan, TokenPlan, make_plan, make_scan_plan, make_token_plan
+from recgen.plan import CoupledPlan, KernelPlan, TokenPlan, make_coupled_plan, make_plan, make_scan_plan, make_token_plan
 from recgen.tiles import ChunkTiles
 
 TOKEN_BY_TOKEN = "`plan recurrent` compiles it to step and recurrent forms with gradients, which take one token after another"
@@ -63,6 +67,17 @@ class ScanCompiled(TokenCompiled):
     proof: Proof
 
 
+@dataclass(frozen=True)
+class CoupledCompiled(TokenCompiled):
+    """Every stage's result for matrix states that are compiled together."""
+
+    plan: CoupledPlan
+    coupled_form: CoupledForm
+    operands: CoupledOperands
+    chunk_form: ChunkForm
+    proof: Proof
+
+
 AnyCompiled = Compiled | TokenCompiled
 
 
@@ -88,6 +103,8 @@ def compile_text(text: str, name: str = "<text>", tuned: tuple[ChunkTiles, ...] 
     form = _analyzed(recurrence, reporter)
     if isinstance(form, ScanForm):
         return _compile_scan(form, reporter)
+    if isinstance(form, CoupledForm):
+        return _compile_coupled(form, reporter)
     operands = name_operands(form)
     chunk_form = derive(form, operands)
     proof = prove(form, operands, chunk_form)
@@ -107,15 +124,18 @@ def _compile_tokens(recurrence: Recurrence, reporter: Reporter) -> TokenCompiled
     return TokenCompiled(recurrence, form, plan, emit_token(form, plan), reporter.sorted())
 
 
-def _analyzed(recurrence: Recurrence, reporter: Reporter) -> NormalForm | ScanForm:
-    """The normal form, else the scan form; refusals and decays that may grow a state are reported in the user's text."""
+def _analyzed(recurrence: Recurrence, reporter: Reporter) -> NormalForm | CoupledForm | ScanForm:
+    """The form by products of matrices, else the scan form; refusals and decays that may grow a state are reported in the user's text."""
     reasons = reasons_against_chunks(recurrence)
     if not reasons and recurrence.plan != "scan":
-        form = analyze(recurrence)
-        grows = not form.decay.bounded and form.stabilizer is None  # a running maximum keeps what is carried within bounds
-        if grows or form.decay.signed is not None:
-            what = "it may be negative" if form.decay.bounded else "the state may grow without bound"
-            _warn_of_decay(form.decay.log, form.state, what, reporter)
+        form = chunkwise(recurrence)
+        stabilized = form.stabilizer is not None  # a running maximum keeps what is carried within bounds
+        decays = zip(form.decays, form.states, strict=True) if isinstance(form, CoupledForm) else ((form.decay, form.state),)
+        for decay, state in decays:
+            grows = not decay.bounded and not stabilized
+            if grows or decay.signed is not None:
+                what = "it may be negative" if decay.bounded else "the state may grow without bound"
+                _warn_of_decay(decay.log, state, what, reporter)
         return form
     try:
         if recurrence.stabilize:
@@ -123,15 +143,16 @@ def _analyzed(recurrence: Recurrence, reporter: Reporter) -> NormalForm | ScanFo
         scan = analyze_scan(recurrence, reasons)
     except Refusal as refusal:
         _refuse(recurrence, reasons, refusal, reporter)
-    for state in scan.states:
-        if not state.bounded:
-            _warn_of_decay(state.decay, state.info, "the state may grow without bound", reporter)
+    for scanned in scan.states:
+        if not scanned.bounded:
+            _warn_of_decay(scanned.decay, scanned.info, "the state may grow without bound", reporter)
     return scan
 
 
 def _refuse(recurrence: Recurrence, reasons: tuple[Reason, ...], refusal: Refusal, reporter: Reporter) -> NoReturn:
-    """A single matrix state could have had a normal form: then it is told why it has none, else why it is no scan."""
-    matrix = recurrence.stabilize or (len(recurrence.states) == 1 and len(recurrence.states[0].axes) == 2)
+    """Matrix states could have had a form by products: then they are told why they have none, else why they are no scan."""
+    single = len(recurrence.states) == 1 and len(recurrence.states[0].axes) == 2
+    matrix = recurrence.stabilize or single or is_system(recurrence)
     reason = reasons[0] if reasons and matrix and recurrence.plan != "scan" else Reason(refusal.reason, refusal.span)
     advice = None if recurrence.stabilize else TOKEN_BY_TOKEN
     reporter.report("E501", reason.span or recurrence.states[0].span, help=advice, reason=reason.text)
@@ -149,3 +170,13 @@ def _compile_scan(form: ScanForm, reporter: Reporter) -> ScanCompiled:
     plan = make_scan_plan()
     proof = prove_scan(form)
     return ScanCompiled(form.recurrence, form.token, plan, emit_scan(form, plan), reporter.sorted(), form, proof)
+
+
+def _compile_coupled(form: CoupledForm, reporter: Reporter) -> CoupledCompiled:
+    """The stages of matrix states that are compiled together."""
+    operands = name_coupled(form)
+    chunk_form = derive_coupled(operands)
+    proof = prove_coupled(form, operands, chunk_form)
+    plan = make_coupled_plan()
+    module = emit_coupled(form, operands, chunk_form, plan)
+    return CoupledCompiled(form.recurrence, form.token, plan, module, reporter.sorted(), form, operands, chunk_form, proof)

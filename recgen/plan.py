@@ -70,6 +70,16 @@ class TokenPlan:
     recurrent: RecurrentTiles
 
 
+@dataclass(frozen=True)
+class CoupledPlan(TokenPlan):
+    """What the forms of coupled states are built with: kernels for steps and the recurrent form, PyTorch on every device for chunks.
+
+    `stretch`: chunks times heads that are worked on together, as in `KernelPlan`.
+    """
+
+    stretch: int = 32
+
+
 def make_plan(form: NormalForm, tuned: tuple[ChunkTiles, ...] = ()) -> KernelPlan:
     """The plan of a form; `tuned`: rows of tiles that go before those of the table."""
     segments = SegmentPlan(fill=3 if form.feedback else 8, least=4)
@@ -90,6 +100,11 @@ def _tokens(form: NormalForm) -> int:
 def make_token_plan() -> TokenPlan:
     """The plan of a token form: as many entries a program as the recurrent kernels of a normal form have."""
     return TokenPlan(RecurrentTiles())
+
+
+def make_coupled_plan() -> CoupledPlan:
+    """The plan of a coupled form: the kernels of its token form."""
+    return CoupledPlan(RecurrentTiles())
 
 
 def make_scan_plan() -> TokenPlan:

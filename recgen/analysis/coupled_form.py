@@ -86,6 +86,21 @@ class CoupledForm:
         return tuple(s.name for s in self.states)
 
     @property
+    def columns(self) -> tuple[StateInfo, ...]:
+        """Vector states that are further columns of a matrix: none."""
+        return ()
+
+    @property
+    def stabilizer(self) -> None:
+        """The running maximum that scales a state: none."""
+        return None
+
+    @property
+    def read_axes(self) -> tuple[str, ...]:
+        """The axis of every read."""
+        return (self.value_axis,) * len(self.reads)
+
+    @property
     def terms(self) -> tuple[Term, ...]:
         """Every term: of the decays, the feeds, the streams, the reads and the outputs."""
         streams = (t for s in self.streams for t in (s.write, s.value, *(c.correct for c in s.corrections), *s.into))

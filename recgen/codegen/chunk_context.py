@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from recgen.analysis.coupled_form import CoupledForm
 from recgen.analysis.normal_form import NormalForm
-from recgen.codegen.joined_states import apart_lines, columns_of_state, joined_lines, state_shape
+from recgen.codegen.joined_states import apart_lines, columns_of_state, joined_lines, stacked_lines, state_shape, unstacked_lines
 from recgen.codegen.torch_printer import ChunkPrinter, Line, Links, stretches
+from recgen.derive.bordered_ir import Bordered, Crossing, Kept, Mixed
 from recgen.derive.chunk_ir import (
     ChunkForm,
     DecayedProduct,
@@ -25,14 +27,34 @@ from recgen.derive.chunk_ir import (
     nodes,
     used_names,
 )
-from recgen.derive.operands import OperandSet, ReadNames, StreamNames
+from recgen.derive.operands import NamedOperands, OperandSet, ReadNames, StreamNames
+
+
+@dataclass(frozen=True)
+class StatesText:
+    """What the PyTorch forms say of a form's states.
+
+    `scale`: the running maximum among them, "" for none; `joined`: lines that make one state of all, `apart` their inverse; `signed`: a
+    decay may be negative; `bounded`: all decays forget; `token`: the recurrent form of one token, where it is made of operands.
+    """
+
+    plural: str
+    scale: str
+    joined: tuple[str, ...]
+    apart: tuple[str, ...]
+    signed: bool
+    bounded: bool
+    token: tuple[Line, ...]
 
 
 @dataclass(frozen=True)
 class ChunkContext:
     """Printed steps and the structure that selects helpers."""
 
+    coupled: bool
     decays: bool
+    spans: bool
+    all_kept: bool
     columns: int
     stabilized: bool
     scale: str
@@ -78,7 +100,27 @@ class ChunkContext:
     token: tuple[Line, ...]
 
 
-def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm, rereads: bool) -> ChunkContext:
+def states_text(form: NormalForm, operands: OperandSet) -> StatesText:
+    """Of a normal form."""
+    several = len(form.recurrence.states) > 1
+    return StatesText(
+        plural="s" if several else "",
+        scale="" if form.stabilizer is None else str(form.recurrence.states.index(form.stabilizer.state)),
+        joined=joined_lines(form) if several else (),
+        apart=apart_lines(form),
+        signed=form.decay.signed is not None,
+        bounded=form.decay.bounded,
+        token=_token(form, operands),
+    )
+
+
+def stacked_states_text(form: CoupledForm) -> StatesText:
+    """Of a coupled form, whose tokens are those of its token form."""
+    signed, bounded = any(d.signed is not None for d in form.decays), all(d.bounded for d in form.decays)
+    return StatesText("s", "", stacked_lines(form), unstacked_lines(form), signed, bounded, ())
+
+
+def build_chunk_context(states: StatesText, operands: NamedOperands, chunk: ChunkForm, rereads: bool) -> ChunkContext:
     """Prints every phase; steps that a phase does not need are left out."""
     finish = chunk.finish
     forward_names = used_names(chunk.scan + finish)
@@ -95,20 +137,23 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
     backward_scan = _Scan(chunk, chunk.adjoint_scan, prepared, chunk.adjoint_finish, "dS")
     like = operands.operands[0].name
     return ChunkContext(
-        decays=chunk.decay != "none",
+        coupled=chunk.states > 1,
+        decays=chunk.decay in ("scalar", "vector") or _has(found, lambda n: isinstance(n, Kept) and n.kind == "scalar"),
+        spans=chunk.decay in ("scalar", "vector"),
+        all_kept=_has(found, lambda n: isinstance(n, Kept) and n.kind == "none"),
         columns=chunk.columns,
         stabilized=chunk.stabilized,
-        scale="" if form.stabilizer is None else str(form.recurrence.states.index(form.stabilizer.state)),
+        scale=states.scale,
         state=state_shape(chunk),
         columns_of_state=columns_of_state(chunk),
-        plural="s" if len(form.recurrence.states) > 1 else "",
-        joined=joined_lines(form) if len(form.recurrence.states) > 1 else (),
+        plural=states.plural,
+        joined=states.joined,
         joined_layout=state_shape(chunk).replace("sizes.keys", "K").replace("sizes.values", "V"),
-        apart=apart_lines(form),
-        signed=form.decay.signed is not None,
-        bounded=form.decay.bounded,
+        apart=states.apart,
+        signed=states.signed,
+        bounded=states.bounded,
         exclusive=_has(found, lambda n: isinstance(n, Gamma | Links) and n.exclusive) or "from_start_before" in stretches(every),
-        gamma=not chunk.stabilized and _has(found, lambda n: isinstance(n, Gamma)),
+        gamma=not chunk.stabilized and _has(found, lambda n: isinstance(n, Gamma) or (isinstance(n, Kept) and n.kind == "scalar")),
         inverse=_has(found, lambda n: isinstance(n, Inverse)),
         block_inverse=_has(found, lambda n: isinstance(n, Inverse) and len(n.blocks) > 1),
         blocks=_has(found, lambda n: isinstance(n, Links)),
@@ -116,7 +161,7 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
         decayed_product=_has(found, lambda n: isinstance(n, DecayedProduct)),
         score_gradients=_has(found, lambda n: isinstance(n, ScoreGradients)),
         sum_after=_has(found, lambda n: isinstance(n, ScoreGradients) or (isinstance(n, GateGradient) and bool(n.before))),
-        crossing=_has(found, lambda n: isinstance(n, GateGradient) and bool(n.links or n.links_before)),
+        crossing=_has(found, lambda n: isinstance(n, Crossing) or (isinstance(n, GateGradient) and bool(n.links or n.links_before))),
         earlier_rows=_has(found, lambda n: isinstance(n, GateGradient) and bool(n.links_before)),
         operand_names=tuple(o.name for o in operands.operands),
         read_names=chunk.reads,
@@ -124,21 +169,21 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
         reads=", ".join(chunk.reads),
         read_count=len(chunk.reads),
         gradients=", ".join(name for _, name in chunk.gradients),
-        forward_decays=decay_lines(chunk, (*forward_prepare, *chunk.scan, *finish), form.decay.signed is not None),
+        forward_decays=decay_lines(chunk, (*forward_prepare, *chunk.scan, *finish), states.signed),
         forward_memory=forward_scan.memory(like),
         prepare=tuple(flat.line(s) for s in forward_prepare),
         scan=forward_scan.lines("states[i + 1]"),
         finish=tuple(flat.line(s) for s in finish),
-        backward_decays=decay_lines(chunk, (*backward_prepare, *adjoint), form.decay.signed is not None),
+        backward_decays=decay_lines(chunk, (*backward_prepare, *adjoint), states.signed),
         backward_memory=backward_scan.memory(like),
         backward_prepare=tuple(flat.line(s) for s in backward_prepare),
         adjoint_prepare=tuple(flat.line(s) for s in chunk.adjoint_prepare),
         adjoint_scan=backward_scan.lines("gradients[i]"),
         adjoint_finish=tuple(flat.line(s) for s in chunk.adjoint_finish),
         rereads=rereads,
-        reread_decays=decay_lines(chunk, reread, form.decay.signed is not None),
+        reread_decays=decay_lines(chunk, reread, states.signed),
         reread=tuple(flat.line(s) for s in reread),
-        token=_token(form, operands),
+        token=states.token,
     )
 
 
@@ -150,6 +195,8 @@ def _has(found: list[Node], wanted: object) -> bool:
 def decay_lines(chunk: ChunkForm, steps: tuple[Step, ...], signed: bool) -> tuple[str, ...]:
     """The cumulated decays that the steps use."""
     used = stretches(steps)
+    if chunk.states > 1:
+        return _bordered_decays(steps, signed)
     if chunk.stabilized:
         names = sorted(used)
         return ("scaled = _scaled(log_decay, log_weight, scales)", *(f"{name} = scaled.{name}" for name in names))
@@ -165,6 +212,17 @@ def decay_lines(chunk: ChunkForm, steps: tuple[Step, ...], signed: bool) -> tupl
         lines.append("to_end = _decay_between(_at(cumulated, slice(-1, None)), cumulated)")
     if "through" in used:
         lines.append("through = from_start[..., -1:, :].mT")
+    return tuple(lines)
+
+
+def _bordered_decays(steps: tuple[Step, ...], signed: bool) -> tuple[str, ...]:
+    """The cumulated decays of coupled states, from the chunk's start; and how many tokens a chunk has."""
+    found = [n for s in steps for n in nodes(s.value)]
+    at_borders = any(isinstance(n, Bordered) and (n.rows == "end" or n.columns == "start") for n in found)
+    lines = ["tokens = write.shape[-2]"] * at_borders
+    for tag in dict.fromkeys(n.tag for n in found if isinstance(n, Kept) and n.kind == "scalar"):
+        sign = f", F.pad(sign{tag}, (0, 0, 1, 0), value=1.0)" if signed else ""
+        lines.append(f"cumulated{tag} = _cumulate(F.pad(log_decay{tag}, (0, 0, 1, 0)){sign})")
     return tuple(lines)
 
 
@@ -214,8 +272,15 @@ class _Scan:
     def _carried(self, step: Step, store: str) -> str:
         """The next state, computed where it is kept."""
         assert isinstance(step.value, Sum)
+        mixed = next((t for t in step.value.terms if isinstance(t, Mixed)), None)
+        if mixed is not None:
+            first = f"_mixed({self.printer.factor(mixed.square, mixed.turned)}, {self.state}, {store})"
+            return self._added(first, tuple(t for t in step.value.terms if t is not mixed))
         first = f"torch.mul({self.state}, through[i], out={store})" if self.decay != "none" else f"{store}.copy_({self.state})"
-        rest = [t for t in step.value.terms if not isinstance(t, Through) and t != Sym(self.state)]
+        return self._added(first, tuple(t for t in step.value.terms if not isinstance(t, Through) and t != Sym(self.state)))
+
+    def _added(self, first: str, rest: tuple[Node, ...]) -> str:
+        """What else goes into the next state, added where it is kept."""
         for t in rest:
             first += f".add_({self.printer.text(t)})" if not isinstance(t, MatMul) else ""
         return self.printer.accumulated(first, Sum((Sym(self.state), *(t for t in rest if isinstance(t, MatMul)))))

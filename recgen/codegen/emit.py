@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from recgen.analysis.normal_form import NormalForm
-from recgen.codegen.chunk_context import build_chunk_context
+from recgen.codegen.chunk_context import build_chunk_context, states_text
 from recgen.codegen.chunk_kernel_context import chunk_kernel_context
 from recgen.codegen.expressions import Expressions, build_expressions, local
 from recgen.codegen.module_context import build_module_context
@@ -19,7 +19,7 @@ from recgen.codegen.token_printer import token_text
 from recgen.codegen.torch_printer import HELPERS
 from recgen.codegen.triton_context import triton_context
 from recgen.derive.chunk_ir import ChunkForm
-from recgen.derive.operands import OperandSet
+from recgen.derive.operands import NamedOperands, OperandSet
 from recgen.lang.recurrence import Recurrence
 from recgen.plan import KernelPlan
 from recgen.resources import resource
@@ -70,9 +70,9 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelP
     r = form.recurrence
     digest = spec_digest(r.source.text, plan.tuned)
     expressions = build_expressions(form, operands)
-    context = build_chunk_context(form, operands, chunk, expressions.rereads)
+    context = build_chunk_context(states_text(form, operands), operands, chunk, expressions.rereads)
     head = header(r, digest, f"normal form: {normal_form_line(form)}", len(plan.tuned))
-    module = build_module_context(form, head, digest, _listing(operands), plan.tokens, plan.on_gpu)
+    module = build_module_context(form, head, digest, listing(operands), plan.tokens, plan.on_gpu)
     token = token_text(r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))})
     recurrent_kernels = triton_context(form, operands, plan.recurrent)
     helpers = helpers_of(expressions.operations, token.lines, any("_product_to_chunks(" in text for text in expressions.operand_results))
@@ -81,7 +81,7 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelP
         "plan": plan,
         "c": context,
         "h": helpers,
-        "e": _fields(expressions),
+        "e": fields(expressions),
         "one": token,
         "triton": recurrent_kernels,
         "chunk": chunk_kernel_context(form, operands, plan, recurrent_kernels.functions),
@@ -98,7 +98,7 @@ def rendered(name: str, digest: str, contexts: dict[str, object]) -> GeneratedMo
     return GeneratedModule(name, text, digest, manifest)
 
 
-def _listing(operands: OperandSet) -> str:
+def listing(operands: NamedOperands) -> str:
     """The operands with their symbols, on as many lines of a docstring as they need."""
     text = ", ".join(f"{o.name} ({o.symbol})" for o in operands.operands) + "."
     return textwrap.fill(text, WIDTH, initial_indent=" " * 65, subsequent_indent=" " * 8).lstrip() + "\n    " * (len(text) + 65 > WIDTH)
@@ -111,7 +111,8 @@ def helpers_of(operations: frozenset[str], token: tuple[str, ...], products: boo
     return {**found, "identity": any("_identity(" in line for line in token), "product_to_chunks": products}
 
 
-def _fields(record: Expressions) -> dict[str, object]:
+def fields(record: Expressions) -> dict[str, object]:
+    """A record by the names of its fields."""
     return asdict(record)
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from recgen.analysis.coupled_form import CoupledForm
 from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.chunk_layout import in_chunks
 from recgen.codegen.torch_printer import column_slice, operand_text, operations, program_lines
 from recgen.derive.gradient import differentiate
-from recgen.derive.operands import OperandSet
+from recgen.derive.operands import NamedOperands
 from recgen.derive.program import Branch, Program, Statement, Value, complete, lower, mentioned
 from recgen.derive.reads import ReadSet, ReadValues, read_set
 from recgen.lang.recurrence import ArgumentInfo, Recurrence
 from recgen.lang.terms import Argument, AxisSize, Term, walk
+
+ProductForm = NormalForm | CoupledForm
 
 RESERVED = frozenset({"torch", "F", "math", "sizes", "before", "after", "read", "room", "whole", "tile", "at", "keep"})
 """What emitted functions with the user's names call their own things, besides `after_1`, `maximum`, and `read` and a tag."""
@@ -54,7 +57,7 @@ def argument_inputs(recurrence: Recurrence) -> tuple[tuple[Term, Value], ...]:
     return tuple((Argument(a.name, a.role, (a.axes[0], "1") if a.axes else ("1", "1")), argument_value(a)) for a in recurrence.arguments)
 
 
-def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
+def build_expressions(form: ProductForm, operands: NamedOperands) -> Expressions:
     """Prints operands and read-outs and their adjoints."""
     recurrence = form.recurrence
     inputs = argument_inputs(recurrence)
@@ -64,7 +67,7 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
     program = complete(lower(operands.terms, inputs, names, reserved | {o.name for o in operands.operands}), operands.terms)
     sizes = {o.name: o.size for o in operands.operands}
     printed = in_chunks(program, sizes, always_there(recurrence))
-    differentiable = Program(program.inputs, program.statements, tuple(r for r in program.results if r[0] != "sign"))
+    differentiable = Program(program.inputs, program.statements, tuple(r for r in program.results if r[0] not in operands.signs))
     backward, cotangents = differentiate(differentiable, arguments, reserved)
     reads = read_set(form, operands, "read")
     outputs = tuple((o.name, o.value) for o in form.outputs)
@@ -75,7 +78,7 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
         operands=(*axis_lines(recurrence, [t for _, t in operands.terms]), *program_lines(printed.statements, always_there(recurrence))),
         operand_results=printed.results,
         operands_gradient=(*_squeezed(cotangents, sizes), *_body(backward, form, operands.terms)),
-        operand_cotangents=_parameters(cotangents, [name for name, _ in operands.terms if name != "sign"]),
+        operand_cotangents=_parameters(cotangents, [name for name, _ in operands.terms if name not in operands.signs]),
         operand_gradients=_results(backward, arguments),
         readout=(*_columns_apart(reads), *_body(readout, form, outputs)),
         read_names=(*(r.values.name for r in reads.reads), *((reads.maximum.name,) if reads.maximum else ())),
@@ -107,7 +110,7 @@ def _columns_apart(reads: ReadSet) -> tuple[str, ...]:
     return (*lines, *((f"{reads.maximum.name} = {reads.maximum.name}.squeeze(-1)",) if reads.maximum else ()))
 
 
-def _columns_together(read: ReadValues, backward: Program, form: NormalForm) -> str:
+def _columns_together(read: ReadValues, backward: Program, form: ProductForm) -> str:
     """The gradient of a read, with that of the further columns behind the values; zeros where nothing depends on a part."""
     (values,), columns = _read_gradients(backward, (read.values,), form), _results(backward, read.columns)
     if not columns:
@@ -137,7 +140,7 @@ def _results(program: Program, wanted: tuple[Value, ...]) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _read_gradients(program: Program, reads: tuple[Value, ...], form: NormalForm) -> tuple[str, ...]:
+def _read_gradients(program: Program, reads: tuple[Value, ...], form: ProductForm) -> tuple[str, ...]:
     """The gradients of the reads with all their entries: that of a sum is one number for all of them."""
     found, repeated = dict(program.results), _repeated(program.statements)
     texts = []
@@ -161,7 +164,7 @@ def _repeated(statements: tuple[Statement, ...]) -> set[str]:
     return names
 
 
-def _body(program: Program, form: NormalForm, roles: tuple[tuple[str, Term], ...]) -> tuple[str, ...]:
+def _body(program: Program, form: ProductForm, roles: tuple[tuple[str, Term], ...]) -> tuple[str, ...]:
     return (*axis_lines(form.recurrence, [t for _, t in roles]), *program_lines(program.statements, always_there(form.recurrence)))
 
 

@@ -12,7 +12,7 @@ from recgen.codegen.token_gradient import gradient_text
 from recgen.codegen.token_kernels import token_kernels
 from recgen.codegen.token_printer import token_text
 from recgen.derive.token_program import token_program
-from recgen.plan import TokenPlan
+from recgen.plan import RecurrentTiles, TokenPlan
 
 
 def emit_scan(form: ScanForm, plan: TokenPlan) -> GeneratedModule:
@@ -24,18 +24,23 @@ def emit_token(form: TokenForm, plan: TokenPlan, scan: ScanForm | None = None) -
     """The module's text, with the chunk form of `scan` if it is one; raises an internal error if it does not parse."""
     r = form.recurrence
     digest = spec_digest(r.source.text)
+    chunks = build_scan_context(scan) if scan else None
+    contexts, operations, lines = token_contexts(form, plan.recurrent)
+    states = ", ".join(f"{s.name} [{', '.join(s.axes)}]" for s in form.states)
+    contexts |= {
+        "m": build_module_context(form, header(r, digest, f"class: {form.kind}, states {states}"), digest, ""),
+        "h": helpers_of(operations | (chunks.operations if chunks else frozenset()), lines, False),
+        "scan": chunks,
+    }
+    return rendered(r.name, digest, contexts)
+
+
+def token_contexts(form: TokenForm, tiles: RecurrentTiles) -> tuple[dict[str, object], frozenset[str], tuple[str, ...]]:
+    """What prints steps and the recurrent form, the operations of their gradients, and lines that may call helpers."""
+    r = form.recurrence
     token = token_text(r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))})
     axes = frozenset(axis for a in r.arguments for axis in a.axes)
     program = token_program(form, RESERVED | axes | {o.name for o in r.options})
     gradient = gradient_text(program, r)
-    chunks = build_scan_context(scan) if scan else None
-    states = ", ".join(f"{s.name} [{', '.join(s.axes)}]" for s in form.states)
-    contexts = {
-        "m": build_module_context(form, header(r, digest, f"class: {form.kind}, states {states}"), digest, ""),
-        "h": helpers_of(gradient.operations | (chunks.operations if chunks else frozenset()), (*token.lines, *gradient.lines), False),
-        "one": token,
-        "gradient": gradient,
-        "triton": token_kernels(form, program, plan.recurrent),
-        "scan": chunks,
-    }
-    return rendered(r.name, digest, contexts)
+    contexts = {"one": token, "gradient": gradient, "triton": token_kernels(form, program, tiles)}
+    return contexts, gradient.operations, (*token.lines, *gradient.lines)

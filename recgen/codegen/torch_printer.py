@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from recgen.codegen.bordered_printer import CALLS, bordered_text
 from recgen.derive.chunk_ir import (
     Beside,
     Causal,
@@ -247,11 +248,13 @@ class ChunkPrinter:
                 return f"{self.factor(matrix)}.sum(-1, keepdim=True)"
             case GateGradient():
                 return self._gate(node)
+            case _:
+                return bordered_text(node, self)
 
     def factor(self, node: Node, turned: bool = False) -> str:
         """The node as a factor: in brackets unless it is a name or a call."""
         text = self.text(node)
-        if not isinstance(node, Sym | Score | Causal | RowSum | DecayColumn):
+        if not isinstance(node, Sym | Score | Causal | RowSum | DecayColumn | CALLS):
             text = f"({text})"
         return f"{text}.mT" if turned else text
 

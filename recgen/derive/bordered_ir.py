@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Kept:
     """What a state holds of itself: exp(G_i - G_j) for j <= i of its own decay, `tag` the state's; else 0.
 
-    `kind`: "scalar"; "none" for 1 in place of the decay; "nothing" for a state that does not carry itself on, which leaves the identity.
+    `kind` of the decay: "scalar", or "none" for 1 in its place.
     """
 
     tag: str
@@ -45,6 +45,13 @@ class Bordered:
     matrix: Node
     rows: str
     columns: str
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The sum of matrices of links, of which the links forwards count: entries [i, j] with j <= i."""
+
+    parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True)

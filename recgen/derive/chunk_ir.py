@@ -9,7 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from recgen.derive.bordered_ir import Block, Bordered, ColumnSum, Crossing, Cut, Empty, Entry, Joined, Kept, Mixed, Pairings, Square
+from recgen.derive.bordered_ir import (
+    Block,
+    Bordered,
+    ColumnSum,
+    Crossing,
+    Cut,
+    Empty,
+    Entry,
+    Gathered,
+    Joined,
+    Kept,
+    Mixed,
+    Pairings,
+    Square,
+)
 
 
 @dataclass(frozen=True)
@@ -221,6 +235,7 @@ Node = (
     | Kept
     | Cut
     | Bordered
+    | Gathered
     | Empty
     | Joined
     | Block
@@ -300,6 +315,8 @@ def children(node: Node) -> tuple[Node, ...]:
             return (a,)
         case Cut(a) | Bordered(a) | Empty(a) | Block(a) | Entry(a) | ColumnSum(a) | Crossing(a):
             return (a,)
+        case Gathered(parts):
+            return parts
         case Joined(parts):
             return tuple(x for x in parts if x is not None)
         case Square(entries):

@@ -7,8 +7,8 @@ its end among them.
 
 from __future__ import annotations
 
-from recgen.derive.bordered_ir import Block, Bordered, ColumnSum, Crossing, Cut, Entry, Mixed, Pairings
-from recgen.derive.chunk_ir import Causal, Hadamard, MatMul, Node, RowSum, Scaled, ScaledColumns, Step, Sym, Symmetric
+from recgen.derive.bordered_ir import Block, Bordered, ColumnSum, Crossing, Cut, Entry, Gathered, Mixed, Pairings
+from recgen.derive.chunk_ir import Hadamard, MatMul, Node, RowSum, Scaled, ScaledColumns, Step, Sym, Symmetric
 from recgen.derive.coupled_forward import ROWS, CoupledBuilder
 from recgen.derive.coupled_operands import CoupledStreamNames
 from recgen.derive.forward import S, total
@@ -190,23 +190,18 @@ class _Adjoint:
                 if (a, c) not in b.linked:
                     continue
                 tags, meaning = f"{a + 1}_{c + 1}", "gradient of the links"
-                gradient = self.step(f"dgamma_{tags}", self._total(a, c), "dΓ", meaning)
+                gradient = self.step(f"dgamma_{tags}", Gathered(tuple(self.links[a, c])), "dΓ", meaning)
                 kept.append(MatMul(gradient, Sym(f"fed_{tags}"), turn_right=True))
                 fed = MatMul(b.linked[a, a], gradient, turn_left=True)
                 self._feeds(a, c, Cut(self.step(f"dfed_{tags}", fed, "dF", "gradient of what feeds the state"), "after", "all"))
             if b.operands.kinds[a] == "scalar":
-                own = self.step(f"dgamma_{a + 1}", total([self._total(a, a), *kept]), "dΓ", "gradient of the links")
+                own = self.step(f"dgamma_{a + 1}", Gathered((*self.links[a, a], *kept)), "dΓ", "gradient of the links")
                 self.add(f"log_decay_{a + 1}", Crossing(Hadamard(b.linked[a, a], own)))
-
-    def _total(self, target: int, source: int) -> Node:
-        """The gradient of a pair's links, which go forwards alone."""
-        return Causal(total(self.links[target, source]), strict=False)
 
     def _feeds(self, target: int, source: int, rows: Node) -> None:
         """To the numbers of the feeds, and to the links of the states that feed."""
         for f in self.b.operands.feeds:
             if f.target != target or (f.source, source) not in self.b.linked:
                 continue
-            if f.weight:
-                self.add(f.weight, RowSum(Hadamard(rows, Cut(self.b.linked[f.source, source], ROWS[f.lag], "all"))))
-            self._into(f.source, source, Scaled(Sym(f.weight), rows) if f.weight else rows, ROWS[f.lag], "all")
+            self.add(f.weight, RowSum(Hadamard(rows, Cut(self.b.linked[f.source, source], ROWS[f.lag], "all"))))
+            self._into(f.source, source, Scaled(Sym(f.weight), rows), ROWS[f.lag], "all")

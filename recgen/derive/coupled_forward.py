@@ -68,7 +68,7 @@ class CoupledBuilder:
     @staticmethod
     def fed(weight: str, rows: Node) -> Node:
         """What comes in after every token, with the border's row of zeros."""
-        return Bordered(Scaled(Sym(weight), rows) if weight else rows, "after", "all")
+        return Bordered(Scaled(Sym(weight), rows), "after", "all")
 
     def start(self, target: int, source: int, rows: str) -> Node | None:
         """What a state holds of an incoming one, [C, 1] (at the end [1, 1])."""

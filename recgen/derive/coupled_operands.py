@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from recgen.analysis.coupled_form import CoupledForm
@@ -11,7 +12,7 @@ from recgen.lang.terms import Apply, Constant, Term
 
 @dataclass(frozen=True)
 class FeedNames:
-    """A feed with the name of its number, "" for 1."""
+    """A feed with the name of its number: of tokens that fill up a chunk it is 0, whatever it is of others."""
 
     target: int
     source: int
@@ -41,7 +42,7 @@ class CoupledStreamNames:
 
 @dataclass(frozen=True)
 class CoupledOperands(NamedOperands):
-    """The operands of a coupled form; `kinds`: of every state's decay."""
+    """The operands of a coupled form; `kinds`: of every state's decay, "scalar" or "none"."""
 
     streams: tuple[CoupledStreamNames, ...]
     feeds: tuple[FeedNames, ...]
@@ -71,19 +72,19 @@ def name_coupled(form: CoupledForm) -> CoupledOperands:
         ReadNames(tag_of(i, len(form.reads)), namer.name(r.query, "query", "K", "q"), r.lag, 0, False, form.names.index(r.state))
         for i, r in enumerate(form.reads)
     )
-    feeds = tuple(FeedNames(f.target, f.source, f.lag, number(f.weight, "feed", "f")) for f in form.feeds)
+    feeds = tuple(FeedNames(f.target, f.source, f.lag, namer.name(f.weight, "feed", "1", "f")) for f in form.feeds)
     _name_decays(form, namer)
-    kinds = tuple(d.kind for d in form.decays)
+    kinds = tuple("none" if d.kind == "none" else "scalar" for d in form.decays)
     return CoupledOperands(tuple(namer.operands), tuple(namer.terms), reads, tuple(streams), feeds, kinds)
 
 
 def _name_decays(form: CoupledForm, namer: Namer) -> None:
-    """Log decays; where a multiplier may be negative, all of them have a sign."""
+    """Log decays, of a state that does not carry itself on -inf; where a multiplier may be negative, all of them have a sign."""
     signed = any(d.signed is not None for d in form.decays)
     for i, d in enumerate(form.decays):
-        if d.log is None:
+        if d.kind == "none":
             continue
-        namer.gate(d.log, f"log_decay_{i + 1}", "1", "g")
+        namer.gate(Constant(-math.inf) if d.log is None else d.log, f"log_decay_{i + 1}", "1", "g")
         if signed:
             sign: Term = Constant(1.0) if d.signed is None else Apply("sign_of", (d.signed,), d.signed.shape)
             namer.gate(sign, f"sign_{i + 1}", "1", "sign")

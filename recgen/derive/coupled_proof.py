@@ -9,7 +9,7 @@ from recgen.analysis.order import within_a_token
 from recgen.derive.bordered_ir import Bordered, Cut, Empty, Joined, Kept, Mixed, Square
 from recgen.derive.chunk_ir import ChunkForm, Node
 from recgen.derive.coupled_operands import CoupledOperands
-from recgen.derive.meaning import Matrix, Meaning, States, Symbols, multiplier, turned
+from recgen.derive.meaning import Matrix, Meaning, States, multiplier, turned
 from recgen.derive.proof import ChunkMeaning, Proof, as_state, compare, initial_states, sizes_of, unrolled
 from recgen.lang.terms import rebuild
 
@@ -21,24 +21,15 @@ def prove_coupled(form: CoupledForm, operands: CoupledOperands, chunk: ChunkForm
     """
     tokens = 3 if sum(bool(s.corrections) for s in form.streams) <= 1 else 2
     sizes = sizes_of(form.recurrence, form.key_axis, form.value_axis)
-    return compare(lambda symbols, number: _Sides(form, operands, chunk, tokens, sizes, symbols, number), tokens, sizes)
+    return compare(lambda symbols, number: _Sides(form, operands, chunk, tokens, Meaning(sizes, symbols, number)), tokens, sizes)
 
 
 class _Sides:
     """Both sides of the identity, in one ring."""
 
-    def __init__(
-        self,
-        form: CoupledForm,
-        operands: CoupledOperands,
-        chunk: ChunkForm,
-        tokens: int,
-        sizes: dict[str, int],
-        symbols: Symbols,
-        number: Any,
-    ) -> None:
+    def __init__(self, form: CoupledForm, operands: CoupledOperands, chunk: ChunkForm, tokens: int, meaning: Meaning) -> None:
         self.form, self.operands, self.chunk, self.tokens = form, operands, chunk, tokens
-        self.meaning, self.number = Meaning(sizes, symbols, number), number
+        self.meaning, self.number = meaning, meaning.number
 
     def unrolled(self) -> dict[str, Matrix]:
         """Outputs of every token and the final states, token by token."""
@@ -85,11 +76,14 @@ class _Sides:
         return turned(state) if self.form.transposed else state
 
     def _multipliers(self) -> list[list[Any]]:
-        """Every state's decay of every token; 1 for a state that does not forget."""
+        """Every state's decay of every token: 1 for a state that does not forget, 0 for one that does not carry itself on."""
         found = []
         for d in self.form.decays:
-            alpha = d.signed if d.signed is not None else None if d.log is None else multiplier(d.log)
-            found.append([self.number(1.0) if alpha is None else self.meaning.value(alpha, t, {})[0][0] for t in range(self.tokens)])
+            if d.log is None:
+                found.append([self.number(float(d.kind == "none"))] * self.tokens)
+                continue
+            alpha = multiplier(d.log) if d.signed is None else d.signed
+            found.append([self.meaning.value(alpha, t, {})[0][0] for t in range(self.tokens)])
         return found
 
 
@@ -129,7 +123,7 @@ class _Meaning(ChunkMeaning):
         found = [[self.one if i == j else self.zero for j in places] for i in places]
         for j in places:
             for i in range(j + 1, self.tokens + 1):
-                found[i][j] = self.zero if node.kind == "nothing" else found[i - 1][j] * decay[i - 1]
+                found[i][j] = found[i - 1][j] * decay[i - 1]
         return found
 
     def _mixed(self, square: Matrix, state: Matrix) -> Matrix:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from recgen.analysis.coupled_form import CoupledForm
 from recgen.analysis.normal_form import NormalForm
-from recgen.derive.operands import OperandSet
+from recgen.derive.operands import NamedOperands
 from recgen.derive.program import Value
 from recgen.lang.terms import SCALAR, Read, Term
 
@@ -39,7 +40,7 @@ class ReadSet:
         return tuple(zip(self.terms, values, strict=True))
 
 
-def read_set(form: NormalForm, operands: OperandSet, name: str, maximum: str = "maximum") -> ReadSet:
+def read_set(form: NormalForm | CoupledForm, operands: NamedOperands, name: str, maximum: str = "maximum") -> ReadSet:
     """The reads of a form, each named `name` and its tag, the columns' with the state's name behind it."""
     reads, terms = [], []
     for i, r in enumerate(operands.reads):
