@@ -29,7 +29,9 @@ def explain(compiled: AnyCompiled, stage: str | None = None, format: str = "text
             costs), emit (file, lines, digest, functions, operators, manifest). Of a recurrence that is compiled token by token: analyze
             (class, kind, equations, outputs, reasons, split), derive (adjoint, operations), plan (forms, kernels, saved). Of a scan:
             analyze (class, kind, scan_form, decays, writes, outputs, reasons, axes), derive (steps, proof), plan (forms, kernels, saved,
-            costs). Keys are sorted.
+            costs). Of matrix states that are compiled together: analyze (class, kind, states, decays, key_axis, value_axis,
+            declared_value_first, coupled_form, operands, outputs, recognised), derive as above, plan (forms, chunk_sizes, kernels, saved,
+            recomputed, costs). Keys are sorted.
 
     Raises:
         ValueError: for a stage or a format that does not exist.
@@ -45,8 +47,8 @@ def explain(compiled: AnyCompiled, stage: str | None = None, format: str = "text
 
 
 def _stage(compiled: AnyCompiled, name: str) -> Stage:
-    from recgen.explaining import analysis, derivation, emission, front, plan, scans, tokens
-    from recgen.pipeline import ScanCompiled, TokenCompiled
+    from recgen.explaining import analysis, coupled, derivation, emission, front, plan, scans, tokens
+    from recgen.pipeline import CoupledCompiled, ScanCompiled, TokenCompiled
 
     match name:
         case "parse":
@@ -57,6 +59,12 @@ def _stage(compiled: AnyCompiled, name: str) -> Stage:
             return emission.explain_emit(compiled.module)
     if isinstance(compiled, ScanCompiled):
         return scans.explain_scan(name, compiled.scan_form, compiled.proof, compiled.plan, compiled.module)
+    if isinstance(compiled, CoupledCompiled):
+        if name == "analyze":
+            return coupled.explain_coupled_analyze(compiled.coupled_form, compiled.operands)
+        if name == "derive":
+            return derivation.explain_derive(compiled.chunk_form, compiled.operands, compiled.proof)
+        return coupled.explain_coupled_plan(compiled.coupled_form, compiled.chunk_form, compiled.plan, compiled.module)
     if isinstance(compiled, TokenCompiled):
         return tokens.explain_tokens(name, compiled.token_form, compiled.plan, compiled.module)
     if name == "analyze":

@@ -71,7 +71,7 @@ def gallery() -> str:
 def _section(path: Path) -> str:
     result = compiled(path)
     found = json.loads(explain(result, "analyze", "json"))["analyze"]
-    forms = "".join(f"    {line['text']}\n" for line in found.get("normal_form") or found["scan_form"])
+    forms = "".join(f"    {line['text']}\n" for line in found.get("normal_form") or found.get("scan_form") or found["coupled_form"])
     lines = lines_of(result.recurrence.source.text)
     return f"\n## [{path.stem}]({path.name})\n\n{result.recurrence.doc}\n\n{lines} lines; {found['class']}.\n\n{forms}"
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from recgen.analysis.coupled_form import CoupledForm
 from recgen.analysis.normal_form import NormalForm, ReadOut, Stream
-from recgen.derive.operands import OperandSet
+from recgen.derive.operands import NamedOperands, OperandSet
 from recgen.explaining.document import Block, Equations, Items, Paragraph, Stage
 from recgen.explaining.styles import LATEX, TEXT, Formula, Style, formula
 from recgen.explaining.terms import TermPrinter
@@ -15,9 +16,9 @@ def explain_analyze(form: NormalForm, operands: OperandSet) -> Stage:
     printer = TermPrinter(form.recurrence, len(form.reads))
     kind, normal = describe(form), _normal_form(form)
     bindings = _bindings(form, printer)
-    where = _definitions(form, operands, printer)
+    where = definitions(form, operands, printer)
     named = (Paragraph("where"), Equations(where)) if where else ()
-    outputs = tuple(_equal(o.name, printer.formula(o.value)) for o in form.outputs)
+    outputs = tuple(equal(o.name, printer.formula(o.value)) for o in form.outputs)
     spared = not_needed(form, operands)
     blocks: tuple[Block, ...] = (
         Paragraph(f"Class: {kind}."),
@@ -37,11 +38,11 @@ def explain_analyze(form: NormalForm, operands: OperandSet) -> Stage:
         "key_axis": form.key_axis,
         "value_axis": form.value_axis,
         "declared_value_first": form.transposed,
-        "normal_form": [_pair(f) for f in normal],
-        "operands": {name: _pair(printer.formula(term)) for name, term in operands.terms},
+        "normal_form": [pair(f) for f in normal],
+        "operands": {name: pair(printer.formula(term)) for name, term in operands.terms},
         "streams": [_stream_data(s, printer) for s in form.streams],
-        "reads": [{"query": _pair(printer.formula(r.query)), "lag": r.lag, "across": r.across} for r in form.reads],
-        "outputs": {o.name: _pair(printer.formula(o.value)) for o in form.outputs},
+        "reads": [{"query": pair(printer.formula(r.query)), "lag": r.lag, "across": r.across} for r in form.reads],
+        "outputs": {o.name: pair(printer.formula(o.value)) for o in form.outputs},
         "recognised": list(form.notes),
         "not_needed": list(spared),
     }
@@ -94,10 +95,11 @@ def _normal_form(form: NormalForm) -> tuple[Formula, ...]:
 def _read_line(form: NormalForm, i: int, read: ReadOut, s: Style) -> str:
     state = s.symbol("S", sub="t-1" if read.lag else "t" if read.slot == len(form.state.micro) else f"t,{read.slot}")
     turned = state if read.across else s.transposed(state)
-    return f"{_numbered('r', i, form.reads, s)} = {turned}{s.times}{_numbered('q', i, form.reads, s)}"
+    return f"{numbered('r', i, form.reads, s)} = {turned}{s.times}{numbered('q', i, form.reads, s)}"
 
 
-def _numbered(letter: str, i: int, among: tuple[object, ...], s: Style) -> str:
+def numbered(letter: str, i: int, among: tuple[object, ...], s: Style) -> str:
+    """A letter with its number, where there are several."""
     base, _, sup = letter.partition("^")
     return s.symbol(base, sup, str(i + 1) if len(among) > 1 else "")
 
@@ -119,23 +121,23 @@ def _scale(form: NormalForm, at: str, s: Style) -> str:
 def _state_line(form: NormalForm, s: Style) -> str:
     weight = "" if form.stabilizer is None else s.exp(f"l - {_scale(form, 't', s)}") + s.times
     writes = [
-        f"{weight}{_numbered('w', i, form.streams, s)}{s.times}{s.transposed(_numbered('E', i, form.streams, s))}"
+        f"{weight}{numbered('w', i, form.streams, s)}{s.times}{s.transposed(numbered('E', i, form.streams, s))}"
         for i in range(len(form.streams))
     ]
     return f"{s.symbol('S', sub='t')} = {' + '.join([_decay(form, s) + s.symbol('S', sub='t-1'), *writes])}"
 
 
 def _write_line(form: NormalForm, i: int, stream: Stream, s: Style) -> str:
-    parts = [_numbered("X", i, form.streams, s)] if stream.value is not None else []
+    parts = [numbered("X", i, form.streams, s)] if stream.value is not None else []
     if stream.correct is not None:
         decayed = stream.decayed and form.decay.kind != "none"
         before = (_decay(form, s) if decayed else "") + s.symbol("S", sub="t-1")
         turned = s.transposed(s.brackets(before) if decayed else before)
         if stream.slot > form.streams[0].slot:
             turned = s.transposed(s.symbol("S", sub=f"t,{stream.slot - 1}"))
-        strength = _numbered("c", i, form.streams, s) + s.times if stream.strength is not None else ""
-        parts.append(f"{strength}{turned}{s.times}{_numbered('a', i, form.streams, s)}")
-    return f"{_numbered('E', i, form.streams, s)} = {' + '.join(parts)}"
+        strength = numbered("c", i, form.streams, s) + s.times if stream.strength is not None else ""
+        parts.append(f"{strength}{turned}{s.times}{numbered('a', i, form.streams, s)}")
+    return f"{numbered('E', i, form.streams, s)} = {' + '.join(parts)}"
 
 
 def _bindings(form: NormalForm, printer: TermPrinter) -> list[tuple[Formula, str]]:
@@ -146,7 +148,7 @@ def _bindings(form: NormalForm, printer: TermPrinter) -> list[tuple[Formula, str
         if term is None:
             return
         value = printer.formula(term)
-        names = [_numbered(letter, i, among, style) for style in (TEXT, LATEX)]
+        names = [numbered(letter, i, among, style) for style in (TEXT, LATEX)]
         found.append((Formula(f"{names[0]} = {value.text}", f"{names[1]} = {value.latex}"), meaning))
 
     if form.decay.signed is not None:
@@ -168,22 +170,24 @@ def _bindings(form: NormalForm, printer: TermPrinter) -> list[tuple[Formula, str
     return found
 
 
-def _definitions(form: NormalForm, operands: OperandSet, printer: TermPrinter) -> tuple[tuple[Formula, str], ...]:
+def definitions(form: NormalForm | CoupledForm, operands: NamedOperands, printer: TermPrinter) -> tuple[tuple[Formula, str], ...]:
     """The definitions that stand behind the names in operands and outputs."""
     roots = [term for _, term in operands.terms] + [o.value for o in form.outputs]
     used = {printer.names[x] for term in roots for x in walk(term) if x in printer.names}
     found = [d for d in form.recurrence.definitions if d.name in used]
-    return tuple((_equal(d.name, printer.formula(d.value, whole=True)), "") for d in found)
+    return tuple((equal(d.name, printer.formula(d.value, whole=True)), "") for d in found)
 
 
 def _stream_data(s: Stream, printer: TermPrinter) -> dict[str, object]:
     terms = {"write": s.write, "value": s.value, "strength": s.strength, "correct": s.correct}
-    return {name: None if t is None else _pair(printer.formula(t)) for name, t in terms.items()} | {"reads_decayed_state": s.decayed}
+    return {name: None if t is None else pair(printer.formula(t)) for name, t in terms.items()} | {"reads_decayed_state": s.decayed}
 
 
-def _equal(name: str, value: Formula) -> Formula:
+def equal(name: str, value: Formula) -> Formula:
+    """A name and what it is."""
     return Formula(f"{name} = {value.text}", f"{LATEX.symbol(name)} = {value.latex}")
 
 
-def _pair(f: Formula) -> dict[str, str]:
+def pair(f: Formula) -> dict[str, str]:
+    """A formula as data."""
     return {"text": f.text, "latex": f.latex}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
+from recgen.derive.bordered_ir import Crossing, Kept, Mixed, Pairings
 from recgen.derive.chunk_ir import (
     Beside,
     Causal,
@@ -30,7 +32,7 @@ from recgen.derive.chunk_ir import (
     Symmetric,
     Through,
 )
-from recgen.derive.operands import OperandSet
+from recgen.explaining.bordered import LETTERS, bordered_piece, crossing_line, kept_line, pairings_line
 from recgen.explaining.styles import TEXT, Formula, Style, formula
 
 SUM, HADAMARD, PRODUCT, ATOM = range(4)
@@ -54,10 +56,11 @@ _NAME = re.compile(r"(?P<stem>.*?)(?P<tags>(_\d+)*)$")
 class ChunkPrinter:
     """Prints the steps of one chunk form."""
 
-    def __init__(self, chunk: ChunkForm, operands: OperandSet) -> None:
+    def __init__(self, chunk: ChunkForm, corrections: Mapping[str, str]) -> None:
+        """`corrections`: the operand along which each stream corrects, by the stream's tag."""
         self.chunk = chunk
         self.operands = {o.name: o for o in chunk.operands}
-        self.corrections = {s.tag: s.correct for s in operands.streams}
+        self.corrections = corrections
         self.gradients = {name: operand for operand, name in chunk.gradients}
 
     def step(self, step: Step) -> tuple[Formula, ...]:
@@ -75,6 +78,12 @@ class ChunkPrinter:
                 return (formula(lambda s: f"{self._symbol(step.name, s, 'ik')} = {self._decayed_product(step.value, s)}"),)  # type: ignore[arg-type]
             case GateGradient():
                 return (formula(lambda s: f"{s.symbol('dg', sub='t')} = {self._gate(step.value, s)}"),)  # type: ignore[arg-type]
+            case Kept() as kept:
+                return (formula(lambda s: kept_line(kept, s)),)
+            case Crossing(links):
+                return (formula(lambda s: crossing_line(step.name, links, self, s)),)
+            case Pairings() as pairs:
+                return (formula(lambda s: pairings_line(step.name, pairs, self, s)),)
         replaced = step.name in ("S", "dS")
         return (formula(lambda s: f"{self._symbol(step.name, s)} {s.becomes if replaced else '='} {self.node(step.value, s)}"),)
 
@@ -123,7 +132,7 @@ class ChunkPrinter:
                 return s.symbol(*_split("Γ^<" if exclusive else "Γ")), ATOM
             case Score():
                 return self._score(node, s), SUM
-        raise AssertionError(f"{type(node).__name__} stands alone in a step")
+        return bordered_piece(node, self, s), PRODUCT if isinstance(node, Mixed) else ATOM
 
     def _turned(self, node: Node, turn: bool, s: Style) -> str:
         return s.transposed(self.node(node, s, ATOM)) if turn else self.node(node, s, PRODUCT)
@@ -223,8 +232,11 @@ class ChunkPrinter:
 
     def _blocks(self, blocks: tuple[tuple[Node, ...], ...], s: Style) -> str:
         rows = [[self.node(b, s) for b in row] for row in blocks]
-        if len(rows) == 1:
-            return rows[0][0]
+        return rows[0][0] if len(rows) == 1 else self.matrix(rows, s)
+
+    @staticmethod
+    def matrix(rows: list[list[str]], s: Style) -> str:
+        """A matrix by its entries."""
         if s.times == " ":
             return "[" + "; ".join(", ".join(row) for row in rows) + "]"
         return r"\begin{pmatrix} " + r" \\ ".join(" & ".join(row) for row in rows) + r" \end{pmatrix}"
@@ -251,7 +263,7 @@ class ChunkPrinter:
             correct = self.operands[self.corrections[tags if tags in self.corrections else tags[:2]]]
             letter = _OPERANDS[correct.symbol]
             return {"a_in": f"{letter}^in", "da_in": f"d{letter}^in", "dl_kk": f"d{letter}^kk'"}[stem]
-        return _STEPS.get(stem, stem)
+        return _STEPS.get(stem, stem) if self.chunk.states == 1 else LETTERS.get(stem, _STEPS.get(stem, stem))
 
     def _operand(self, name: str, s: Style, index: str) -> str:
         operand = self.operands[name]

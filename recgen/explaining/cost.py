@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from recgen.derive.bordered_ir import (
+    Block,
+    Bordered,
+    ColumnSum,
+    Crossing,
+    Cut,
+    Empty,
+    Entry,
+    Gathered,
+    Joined,
+    Kept,
+    Mixed,
+    Pairings,
+    Square,
+)
 from recgen.derive.chunk_ir import (
     Beside,
     Causal,
@@ -66,9 +82,10 @@ class Polynomial:
 
 
 def monomial(coefficient: int | Fraction, *sizes: str) -> Polynomial:
-    """coefficient times these sizes, each "C", "K", "V" or "1"."""
-    counts = [sizes.count(name) for name in _VARIABLES]
-    return Polynomial((((counts[0], counts[1], counts[2]), Fraction(coefficient)),))
+    """coefficient times these sizes, each "C", "K", "V" or "1", or a multiple such as "2K"."""
+    counts = [sum(size[-1] == name for size in sizes) for name in _VARIABLES]
+    multiples = math.prod(int(size[:-1]) for size in sizes if len(size) > 1)
+    return Polynomial((((counts[0], counts[1], counts[2]), Fraction(coefficient) * multiples),))
 
 
 def total(parts: Iterable[Polynomial]) -> Polynomial:
@@ -108,7 +125,9 @@ class _Shapes:
 
     def __init__(self, chunk: ChunkForm) -> None:
         self.known: dict[str, Shape] = {o.name: ("C", o.size) for o in chunk.operands}
-        self.known |= {"S": ("K", "V"), "dS": ("K", "V")}
+        self.states = chunk.states
+        keys = "K" if chunk.states == 1 else f"{chunk.states}K"
+        self.known |= {"S": (keys, "V"), "dS": (keys, "V")}
         self._know((*chunk.prepare, *chunk.scan, *chunk.finish))
         self.known |= {f"d_{name}": self.known[name] for name in chunk.reads}
         self._know((*chunk.adjoint_prepare, *chunk.adjoint_scan, *chunk.adjoint_finish))
@@ -141,6 +160,27 @@ class _Shapes:
                 return ("C", "K")
             case GateGradient():
                 return ("C", "K")
+            case _:
+                return self._bordered(node)
+
+    def _bordered(self, node: Node) -> Shape:
+        """Of what coupled states add; a border of one row and column is not counted."""
+        many = f"{self.states}K"
+        match node:
+            case Cut(_, "end", "tokens") | ColumnSum() | Crossing():
+                return ("C", "1")
+            case Cut(_, rows, columns):
+                return ("1" if rows == "end" else "C", "1" if columns == "start" else "C")
+            case Kept() | Bordered() | Gathered() | Empty():
+                return ("C", "C")
+            case Joined():
+                return ("C", many)
+            case Block():
+                return ("C", "K")
+            case Mixed():
+                return (many, "V")
+            case Square() | Entry() | Pairings():
+                return ("1", "1")
         raise AssertionError(node)
 
     def flops(self, steps: tuple[Step, ...]) -> Polynomial:
@@ -159,4 +199,6 @@ class _Shapes:
                 return below + monomial(4, "C", "C", "K")
             case Inverse(blocks):
                 return below + monomial(Fraction(len(blocks) ** 3, 3), "C", "C", "C")
+            case Mixed() | Pairings():
+                return below + monomial(2 * self.states**2, "K", "V")
         return below

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from recgen.derive.chunk_ir import ChunkForm, Step
+from recgen.derive.coupled_operands import CoupledOperands
 from recgen.derive.operands import OperandSet
 from recgen.derive.proof import Proof
 from recgen.explaining.chunk import ChunkPrinter, operand_letter
@@ -23,10 +24,10 @@ ADJOINT = (
 )
 
 
-def explain_derive(chunk: ChunkForm, operands: OperandSet, proof: Proof) -> Stage:
+def explain_derive(chunk: ChunkForm, operands: OperandSet | CoupledOperands, proof: Proof) -> Stage:
     """Every step as a formula with its meaning, and the proof."""
-    printer = ChunkPrinter(chunk, operands)
-    blocks: list[Block] = [Paragraph(_letters(chunk, operands))]
+    printer = ChunkPrinter(chunk, _corrections(operands))
+    blocks: list[Block] = [Paragraph(_letters(chunk))]
     data: dict[str, Any] = {}
     for title, phases in (
         ("The chunk form.", FORWARD),
@@ -52,6 +53,13 @@ def explain_derive(chunk: ChunkForm, operands: OperandSet, proof: Proof) -> Stag
     return Stage("derive", "the chunk form and its adjoint", tuple(blocks), {"steps": data, "proof": facts})
 
 
+def _corrections(operands: OperandSet | CoupledOperands) -> dict[str, str]:
+    """The operand along which each stream corrects, of several the first."""
+    if isinstance(operands, OperandSet):
+        return {s.tag: s.correct for s in operands.streams}
+    return {s.tag: s.corrections[0].correct for s in operands.streams if s.corrections}
+
+
 _PROOF = (
     "The outputs and the final state of the chunk form, expanded, equal those of the recurrence unrolled from the spec's own expressions, "
     "as polynomials over the rationals: an identity, not a comparison of numbers. The adjoint is compared with automatic differentiation "
@@ -59,24 +67,33 @@ _PROOF = (
 )
 
 
-def _letters(chunk: ChunkForm, operands: OperandSet) -> str:
+def _letters(chunk: ChunkForm) -> str:
     """Which matrix stacks which operand."""
     stacked = [
-        f"{operand_letter(chunk, o.name)} stacks {_lower(chunk, o.name)}"
-        for o in chunk.operands
-        if o.name not in ("log_decay", "log_weight", "sign")
+        f"{operand_letter(chunk, o.name)} stacks {_lower(chunk, o.name)}" for o in chunk.operands if o.symbol not in ("g", "l", "sign")
     ]
     text = f"Rows are the C tokens of a chunk: {', '.join(stacked)}"
-    if chunk.decay != "none":
+    if chunk.states > 1:
+        text += _LINKS
+    elif chunk.decay != "none":
         text += "; G sums the log decay g over the chunk's tokens up to and including each"
         if any("before" in repr(s.value) or "exclusive=True" in repr(s.value) for s in (*chunk.prepare, *chunk.finish)):
             text += ", H without it"
     if chunk.stabilized:
         text += "; l is the log weight of what is written, m the running maximum of G + m_0 and of G_i - G_j + l_j over j ≤ i, m_0 that "
         text += "before the chunk"
-    if any(o.name == "sign" for o in chunk.operands):
+    if any(o.symbol == "sign" for o in chunk.operands):
         text += "; here g is the logarithm of the multiplier's magnitude, and every decay over a stretch carries the product of its signs"
-    return text + "; S is the state at the chunk's start."
+    start = "; S has the states at the chunk's start side by side" if chunk.states > 1 else "; S is the state at the chunk's start"
+    return text + start + "."
+
+
+_LINKS = (
+    "; G_a sums the log decay g_a of state a over the chunk's tokens up to and including each. A matrix of links has a row and a column 0 "
+    "for the chunk's start: of M, M(i,j) is the part from the tokens to after each of them, M(i-1,j) to before each, M(C,j) to the chunk's "
+    "end, M(i,0), M(i-1,0) and M(C,0) are those from its start, and [A](i,j) is the matrix that has A there and is 0 elsewhere; [A]_a is "
+    "what of A is state a's"
+)
 
 
 def _lower(chunk: ChunkForm, name: str) -> str:

@@ -17,7 +17,8 @@ from recgen.tiles import ChunkTiles
 CHUNKS = (16, 32, 64)
 """The chunk sizes offered."""
 
-_CHUNK, _SIZE = 64, 128
+COST_CHUNK, COST_SIZE = 64, 128
+"""The sizes that costs are given for."""
 _BF16, _FLOAT = 2, 4
 
 
@@ -28,8 +29,8 @@ def explain_plan(form: NormalForm, chunk: ChunkForm, plan: KernelPlan, module: G
     columns = f"({form.value_axis} + {len(form.columns)})" if form.columns else form.value_axis
     saved = f"the state before each chunk, {_FLOAT} {form.key_axis} {columns} bytes in float32, when a gradient is wanted; nothing else"
     costs = _costs(form, chunk)
-    rows = tuple((name, p.text(form.key_axis, form.value_axis), f"{p.at(_CHUNK, _SIZE, _SIZE):,.0f}") for name, p in costs)
-    sizes = f"{form.key_axis} = {form.value_axis} = {_SIZE}, C = {_CHUNK}"
+    rows = tuple((name, p.text(form.key_axis, form.value_axis), f"{p.at(COST_CHUNK, COST_SIZE, COST_SIZE):,.0f}") for name, p in costs)
+    sizes = f"{form.key_axis} = {form.value_axis} = {COST_SIZE}, C = {COST_CHUNK}"
     blocks = (
         Table(("form", "float32, bfloat16, float16 on a GPU", "elsewhere, and float64"), offered),
         Items(
@@ -54,10 +55,8 @@ def explain_plan(form: NormalForm, chunk: ChunkForm, plan: KernelPlan, module: G
         "saved": saved,
         "recomputed": list(again),
         "operands": [operand_letter(chunk, o.name) for o in chunk.operands],
-        "costs": {
-            name: {"formula": formula, "value": p.at(_CHUNK, _SIZE, _SIZE)} for (name, formula, _), (_, p) in zip(rows, costs, strict=True)
-        },
-        "costs_for": {form.key_axis: _SIZE, form.value_axis: _SIZE, "C": _CHUNK},
+        "costs": costs_data(form.key_axis, form.value_axis, costs),
+        "costs_for": {form.key_axis: COST_SIZE, form.value_axis: COST_SIZE, "C": COST_CHUNK},
     }
     return Stage("plan", "where it runs and what it costs", blocks, data)
 
@@ -125,6 +124,11 @@ def forms(module: GeneratedModule, on_gpu: bool = True) -> tuple[tuple[str, str,
         ("step", runs("_triton_step"), "PyTorch"),
         ("naive_recurrent", "PyTorch", "PyTorch"),
     )
+
+
+def costs_data(key_axis: str, value_axis: str, costs: tuple[tuple[str, Polynomial], ...]) -> dict[str, object]:
+    """Costs by name, as a formula and for the sizes that are shown."""
+    return {name: {"formula": p.text(key_axis, value_axis), "value": p.at(COST_CHUNK, COST_SIZE, COST_SIZE)} for name, p in costs}
 
 
 def _costs(form: NormalForm, chunk: ChunkForm) -> tuple[tuple[str, Polynomial], ...]:

@@ -22,6 +22,7 @@ class Style(Protocol):
     """The marks of one notation; every method takes and gives finished pieces."""
 
     hadamard: str
+    kronecker: str
     times: str
     becomes: str
 
@@ -30,6 +31,9 @@ class Style(Protocol):
 
     def indexed(self, piece: str, sub: str) -> str:
         """An entry or a row of a piece that needs no brackets."""
+
+    def part(self, piece: str, entries: str) -> str:
+        """The part of a piece with these entries; the piece needs no brackets."""
 
     def transposed(self, piece: str) -> str:
         """The transpose of a piece that needs no brackets."""
@@ -64,6 +68,7 @@ class Text:
     """Unicode, one line."""
 
     hadamard = " ∘ "
+    kronecker = " ⊗ "
     times = " "
     becomes = "←"
 
@@ -75,6 +80,10 @@ class Text:
         """Small indices after the piece, or an underscore where Unicode has none."""
         lower = sub.translate(_SUBSCRIPTS)
         return piece + (lower if not set(lower) & {*sub} - {","} else f"_{sub}")
+
+    def part(self, piece: str, entries: str) -> str:
+        """Γ(i-1,j)."""
+        return f"{piece}({entries})"
 
     def transposed(self, piece: str) -> str:
         """Kᵀ, (A^qk)ᵀ."""
@@ -114,6 +123,7 @@ class Latex:
     """LaTeX with amsmath."""
 
     hadamard = r" \odot "
+    kronecker = r" \otimes "
     times = r" \, "
     becomes = r"\leftarrow"
 
@@ -126,6 +136,10 @@ class Latex:
     def indexed(self, piece: str, sub: str) -> str:
         r"""\left( A \odot B \right)_{ij}."""
         return f"{piece}_{{{sub}}}" if sub else piece
+
+    def part(self, piece: str, entries: str) -> str:
+        """Γ(i-1,j)."""
+        return f"{piece}({entries})"
 
     def transposed(self, piece: str) -> str:
         r"""K^\top, {A^{qk}}^\top."""
@@ -171,8 +185,8 @@ def formula(write: Callable[[Style], str]) -> Formula:
 
 
 _LETTERS = {
-    "Γ": r"\Gamma", "α": r"\alpha", "alpha": r"\alpha", "beta": r"\beta", "gamma": r"\gamma", "delta": r"\delta", "eta": r"\eta",
-    "kappa": r"\kappa", "lambda": r"\lambda", "mu": r"\mu", "sigma": r"\sigma", "tau": r"\tau", "theta": r"\theta",
+    "Γ": r"\Gamma", "Φ": r"\Phi", "α": r"\alpha", "alpha": r"\alpha", "beta": r"\beta", "gamma": r"\gamma", "delta": r"\delta",
+    "eta": r"\eta", "kappa": r"\kappa", "lambda": r"\lambda", "mu": r"\mu", "sigma": r"\sigma", "tau": r"\tau", "theta": r"\theta",
 }  # fmt: skip
 
 

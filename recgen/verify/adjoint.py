@@ -7,7 +7,7 @@ import math
 from recgen.derive.proof import ProofFailed
 from recgen.lang import Diagnostic
 from recgen.lang.diagnostics import Reporter
-from recgen.pipeline import AnyCompiled, Compiled
+from recgen.pipeline import AnyCompiled, Compiled, CoupledCompiled
 from recgen.verify.cases import flag_combinations
 from recgen.verify.inputs import LIMIT
 from recgen.verify.report import Report
@@ -39,7 +39,7 @@ def check_adjoint(compiled: AnyCompiled) -> tuple[Diagnostic, ...]:
 
 def _checked(compiled: AnyCompiled, flags: tuple[tuple[str, bool], ...], tokens: int = 35) -> Report:
     """The comparison, over fewer tokens where a recurrence grows beyond what can be compared; over one token however much it grows."""
-    form = "chunk 16" if isinstance(compiled, Compiled) else "recurrent"
+    form = "chunk 16" if isinstance(compiled, Compiled | CoupledCompiled) else "recurrent"
     limit = LIMIT if tokens > 1 else math.inf
     report = reproduce(compiled, form, "float64", limit=limit, tokens=tokens, key_heads=1, heads=2, flags=flags)
     return report if report.rows or tokens <= 1 else _checked(compiled, flags, tokens // 2)

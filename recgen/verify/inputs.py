@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
+from recgen.analysis.coupled_form import CoupledForm
 from recgen.analysis.normal_form import NormalForm
 from recgen.analysis.scan_form import ScanForm
 from recgen.analysis.token_form import TokenForm
@@ -21,7 +22,7 @@ from recgen.verify.cases import Case
 from recgen.verify.reference import Run, Sizes, Token, evaluate
 
 Tensor = torch.Tensor
-VerifiedForm = NormalForm | ScanForm | TokenForm
+VerifiedForm = NormalForm | CoupledForm | ScanForm | TokenForm
 LIMIT = 1e3
 """No value of a sample's loop is larger."""
 _DRAWS = 12
@@ -33,7 +34,7 @@ class Roles:
     """What an argument does in the normal form, as far as it matters for drawing it.
 
     `unit`: vectors along which corrections write or read; `strength`: scalars in a correction's strength; `gate`: what the decay is made
-    of; `reset`: for inputs that can make the decay 0, the value that does.
+    of; `reset`: for inputs that can make the decay 0 (of coupled states, that of one), the value that does.
     """
 
     unit: frozenset[str]
@@ -45,17 +46,30 @@ class Roles:
 def roles(form: VerifiedForm) -> Roles:
     """The roles of a spec's arguments; in a token form only what is declared a decay is known to be one."""
     if isinstance(form, TokenForm):
-        decays = frozenset(a.name for a in form.recurrence.arguments if a.domain in ("log_decay", "decay"))
-        return Roles(frozenset(), frozenset(), decays, ())
-    corrections = [s for s in form.streams if s.correct is not None] if isinstance(form, NormalForm) else []
+        declared = frozenset(a.name for a in form.recurrence.arguments if a.domain in ("log_decay", "decay"))
+        return Roles(frozenset(), frozenset(), declared, ())
+    directions, strengths = _corrections(form)
     vectors = {a.name for a in form.recurrence.arguments if a.axes}
-    unit = _names(t for s in corrections for t in (s.write, s.correct)) & vectors
-    strength = _names(s.strength for s in corrections) - vectors
-    multipliers = _multipliers(form)
-    gate = _names(multipliers)
+    unit = _names(directions) & vectors
+    strength = _names(strengths) - vectors
+    decays = multipliers(form)
+    gate = _names(decays)
     candidates = [(a.name, value) for a in form.recurrence.arguments if a.name in gate and a.role == "input" for value in (-INFINITY, 0.0)]
-    reset = tuple((name, value) for name, value in candidates if _resets(form.recurrence, multipliers, name, value))
+    which = any if isinstance(form, CoupledForm) else all  # coupled states are reset one by one
+    reset = tuple((name, value) for name, value in candidates if which(_resets(form.recurrence, decays, name, value)))
     return Roles(frozenset(unit - gate), frozenset(strength), frozenset(gate), reset)
+
+
+def _corrections(form: NormalForm | CoupledForm | ScanForm) -> tuple[tuple[Term, ...], tuple[Term | None, ...]]:
+    """The terms along which corrections write and read, and those that say how strongly."""
+    if isinstance(form, ScanForm):
+        return (), ()
+    if isinstance(form, NormalForm):
+        corrections = [s for s in form.streams if s.correct is not None]
+        return tuple(t for s in corrections for t in (s.write, s.correct) if t is not None), tuple(s.strength for s in corrections)
+    coupled = [s for s in form.streams if s.corrections]
+    directions = tuple(t for s in coupled for t in (s.write, *(c.correct for c in s.corrections)))
+    return directions, (*directions, *(z for s in coupled for z in s.into), *(f.weight for f in form.feeds))
 
 
 def _names(terms: object) -> set[str]:
@@ -63,24 +77,23 @@ def _names(terms: object) -> set[str]:
     return {x.name for term in terms if term is not None for x in walk(term) if isinstance(x, Argument)}
 
 
-def _multipliers(form: NormalForm | ScanForm) -> tuple[Term, ...]:
+def multipliers(form: NormalForm | CoupledForm | ScanForm) -> tuple[Term, ...]:
     """What the states are multiplied by, but for multipliers that read a state themselves."""
     if isinstance(form, ScanForm):
         return tuple(s.decay for s in form.states if not reads_state(s.decay))
-    if form.decay.log is None:
-        return ()
-    return (form.decay.signed if form.decay.signed is not None else multiplier(form.decay.log),)
+    decays = form.decays if isinstance(form, CoupledForm) else (form.decay,)
+    return tuple(multiplier(d.log) if d.signed is None else d.signed for d in decays if d.log is not None)
 
 
-def _resets(recurrence: Recurrence, multipliers: tuple[Term, ...], name: str, value: float) -> bool:
-    """Whether this legal value of one argument makes all states forget everything, with options as they are by default."""
+def _resets(recurrence: Recurrence, multipliers: tuple[Term, ...], name: str, value: float) -> list[bool]:
+    """Which multipliers this value of one argument makes 0, with options as they are by default; [False] where it is not legal."""
     info = recurrence.argument(name)
     if not info.interval.low <= value <= info.interval.high or not multipliers:
-        return False
+        return [False]
     sizes = Sizes(1, 1, 1, tuple((axis, 1) for a in recurrence.arguments for axis in a.axes))
     ordinary = {a.name: torch.full((1, 1, 1, 1), _ordinary(a), dtype=torch.float64) for a in recurrence.arguments}
     token = Token(recurrence, {**ordinary, name: torch.full((1, 1, 1, 1), value, dtype=torch.float64)}, {}, sizes, {})
-    return all(float(token.value(term)) == 0.0 for term in multipliers)
+    return [float(token.value(term)) == 0.0 for term in multipliers]
 
 
 def _ordinary(info: ArgumentInfo) -> float:

@@ -12,14 +12,15 @@ from typing import Any
 import torch
 
 from recgen import cache
+from recgen.analysis.coupled_form import CoupledForm
 from recgen.analysis.normal_form import NormalForm
 from recgen.analysis.token_form import TokenForm
 from recgen.lang.recurrence import Recurrence
-from recgen.pipeline import AnyCompiled, Compiled, ScanCompiled
+from recgen.pipeline import AnyCompiled, Compiled, CoupledCompiled, ScanCompiled
 from recgen.verify.cases import Case, cases, long_cases, packed_cases
 from recgen.verify.exact import causality_errors, repetition_errors
 from recgen.verify.forms import Call, Form, Results, call_of, differentiate, split, state_names, stepwise, strided, whole
-from recgen.verify.inputs import LIMIT, GrowthError, NotFiniteError, Roles, Sample, VerifiedForm, draw, roles
+from recgen.verify.inputs import LIMIT, GrowthError, NotFiniteError, Roles, Sample, VerifiedForm, draw, multipliers, roles
 from recgen.verify.loop import Conditioning, results
 from recgen.verify.report import Report, Tally, error
 from recgen.verify.tolerances import VALUES, gradient_tolerance
@@ -105,6 +106,8 @@ def form_of(compiled: AnyCompiled) -> VerifiedForm:
     """What the compiler found the recurrence to be."""
     if isinstance(compiled, Compiled):
         return compiled.normal_form
+    if isinstance(compiled, CoupledCompiled):
+        return compiled.coupled_form
     return compiled.scan_form if isinstance(compiled, ScanCompiled) else compiled.token_form
 
 
@@ -214,7 +217,7 @@ class _Verification:
             found.append(
                 f"gradients that the loop itself cannot resolve in float32, held to that loop instead of the tolerance: {self.excused}"
             )
-        if isinstance(self.form, NormalForm) and not self.roles.reset and self.form.decay.kind != "none":
+        if isinstance(self.form, NormalForm | CoupledForm) and not self.roles.reset and multipliers(self.form):
             found.append("no single input can make the decay 0: no hard resets were tried")
         if INTERPRETED:
             found.append("under TRITON_INTERPRET=1, whose bfloat16 arithmetic is wrong: no inputs in half precision")
