@@ -177,6 +177,6 @@ def _compile_coupled(form: CoupledForm, reporter: Reporter) -> CoupledCompiled:
     operands = name_coupled(form)
     chunk_form = derive_coupled(operands)
     proof = prove_coupled(form, operands, chunk_form)
-    plan = make_coupled_plan()
+    plan = make_coupled_plan(form)
     module = emit_coupled(form, operands, chunk_form, plan)
     return CoupledCompiled(form.recurrence, form.token, plan, module, reporter.sorted(), form, operands, chunk_form, proof)

@@ -20,8 +20,9 @@ def emit_coupled(form: CoupledForm, operands: CoupledOperands, chunk: ChunkForm,
     expressions = build_expressions(form, operands)
     contexts, operations, lines = token_contexts(form.token, plan.recurrent)
     products = any("_product_to_chunks(" in text for text in expressions.operand_results)
+    head = header(r, digest, f"coupled form: {coupled_form_line(form)}")
     contexts |= {
-        "m": build_module_context(form, header(r, digest, f"coupled form: {coupled_form_line(form)}"), digest, listing(operands)),
+        "m": build_module_context(form, head, digest, listing(operands), plan.tokens),
         "h": helpers_of(operations | expressions.operations, lines, products),
         "plan": plan,
         "c": build_chunk_context(stacked_states_text(form), operands, chunk, expressions.rereads),

@@ -56,6 +56,7 @@ class ModuleContext:
     table: str
     micro_sizes: str
     fewer_tokens: bool
+    fewer_because: str
     on_gpu: bool
     tokens: int
     output_axes: str
@@ -181,6 +182,7 @@ def build_module_context(
         table="_PARAMETERS" if r.packed else "_ARGUMENTS",
         micro_sizes="{" + ", ".join(f'"{name}": ({size}, "const {name}")' for name, size in _micro_sizes(r).items()) + "}",
         fewer_tokens=tokens < MOST_TOKENS,
+        fewer_because="an inverse of more loses digits" if isinstance(form, CoupledForm) else "a token has several micro-steps",
         on_gpu=on_gpu,
         tokens=tokens,
         output_axes=row(tuple(quoted(axes) for axes in output_axes(form))),
@@ -363,7 +365,8 @@ def _docs(form: Form, lead: tuple[str, ...], tokens: int = 0) -> str:
 def _chunk_line(form: Form, tokens: int) -> str:
     if isinstance(form, NormalForm | CoupledForm):
         fewer = f", here {tokens} at most" * (tokens < MOST_TOKENS)
-        return f"    chunk_size: tokens per chunk: 16, 32 or 64{fewer}; kernels may take fewer, as far as their tiles fit."
+        kernels = "; kernels may take fewer, as far as their tiles fit" * isinstance(form, NormalForm)
+        return f"    chunk_size: tokens per chunk: 16, 32 or 64{fewer}{kernels}."
     return "    chunk_size: tokens whose states PyTorch holds at once: 16, 32 or 64; kernels take one token after another."
 
 

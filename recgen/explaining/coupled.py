@@ -11,11 +11,11 @@ from recgen.derive.coupled_operands import CoupledOperands
 from recgen.explaining.analysis import definitions, equal, numbered, pair
 from recgen.explaining.cost import backward_flops, forward_flops, recomputed
 from recgen.explaining.document import Block, Equations, Items, Paragraph, Stage, Table
-from recgen.explaining.plan import CHUNKS, COST_CHUNK, COST_SIZE, costs_data, forms
+from recgen.explaining.plan import CHUNKS, COST_CHUNK, COST_SIZE, chunk_sizes, costs_data, forms
 from recgen.explaining.styles import LATEX, TEXT, Formula, Style, formula
 from recgen.explaining.terms import TermPrinter
 from recgen.lang.terms import Constant, Term
-from recgen.plan import CoupledPlan
+from recgen.plan import MOST_TOKENS, CoupledPlan
 
 
 def explain_coupled_analyze(form: CoupledForm, operands: CoupledOperands) -> Stage:
@@ -158,7 +158,7 @@ def explain_coupled_plan(form: CoupledForm, chunk: ChunkForm, plan: CoupledPlan,
     saved = f"the states before each chunk, 4 ({entries}) bytes in float32, when a gradient is wanted"
     r = plan.recurrent
     facts = (
-        f"chunks of {', '.join(map(str, CHUNKS[:-1]))} or {CHUNKS[-1]} tokens, {CHUNKS[-1]} by default",
+        f"{chunk_sizes()}{f'; {plan.tokens} at most, since an inverse of more loses digits' * (plan.tokens < MOST_TOKENS)}",
         "the chunk form has no kernels: it runs in PyTorch on every device, in float32 (float64 for float64 inputs)",
         f"saved for the backward: {saved}",
         f"computed again in the backward: {', '.join(again)}",

@@ -62,9 +62,13 @@ def explain_plan(form: NormalForm, chunk: ChunkForm, plan: KernelPlan, module: G
 
 
 def _chunks(plan: KernelPlan) -> str:
-    """The chunk sizes."""
-    text = f"chunks of {', '.join(map(str, CHUNKS[:-1]))} or {CHUNKS[-1]} tokens, {CHUNKS[-1]} by default"
-    return text + f"; {plan.tokens} at most, since a token has several micro-steps" * (plan.tokens < MOST_TOKENS)
+    """The chunk sizes, and the most tokens."""
+    return chunk_sizes() + f"; {plan.tokens} at most, since a token has several micro-steps" * (plan.tokens < MOST_TOKENS)
+
+
+def chunk_sizes() -> str:
+    """The chunk sizes that can be asked for."""
+    return f"chunks of {', '.join(map(str, CHUNKS[:-1]))} or {CHUNKS[-1]} tokens, {CHUNKS[-1]} by default"
 
 
 def _kernels(plan: KernelPlan) -> tuple[Block, ...]:

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 import recgen
 from recgen.lang.recurrence import ArgumentInfo, StateInfo
 from recgen.lang.terms import Argument, reads_state, walk
-from recgen.pipeline import Compiled, ScanCompiled, compile_text
+from recgen.pipeline import Compiled, CoupledCompiled, ScanCompiled, compile_text
 from recgen.resources import resource
 
 SPECS = (*sorted(resource("specs").glob("*.rec")), *sorted((Path(__file__).parents[1] / "specs").glob("*.rec")))
@@ -40,7 +40,7 @@ BOTH = (("chunk_", 16), ("fused_recurrent_", None))
 
 
 @cache
-def compiled(path: Path) -> Compiled | ScanCompiled:
+def compiled(path: Path) -> Compiled | CoupledCompiled | ScanCompiled:
     return compile_text(path.read_text(encoding="utf-8"), path.name)
 
 
@@ -61,7 +61,7 @@ class Case:
         return self.compiled.recurrence.name
 
     @property
-    def compiled(self) -> Compiled | ScanCompiled:
+    def compiled(self) -> Compiled | CoupledCompiled | ScanCompiled:
         return compiled(self.path)
 
     @property
@@ -132,6 +132,10 @@ class Case:
         """Whether nothing of the state before a reset is seen: no read before the decay, no correction by what was there."""
         if isinstance(self.compiled, ScanCompiled):
             return not any(reads_state(term, 1) for term in self.compiled.scan_form.terms)
+        if isinstance(self.compiled, CoupledCompiled):
+            coupled = self.compiled.coupled_form
+            links = (*coupled.reads, *coupled.feeds, *(c for s in coupled.streams for c in s.corrections))
+            return not any(x.lag for x in links)
         form = self.compiled.normal_form
         return not any(r.lag for r in form.reads) and all(s.correct is None or s.decayed for s in form.streams)
 
@@ -140,8 +144,13 @@ class Case:
         """The arguments that decide how a correction feeds back."""
         if isinstance(self.compiled, ScanCompiled):
             return set()
-        streams = [s for s in self.compiled.normal_form.streams if s.correct is not None]
-        terms = [x for s in streams for part in (s.write, s.correct, s.strength) if part is not None for x in walk(part)]
+        if isinstance(self.compiled, CoupledCompiled):
+            coupled = [s for s in self.compiled.coupled_form.streams if s.corrections]
+            parts = [part for s in coupled for part in (s.write, *(c.correct for c in s.corrections))]
+        else:
+            streams = [s for s in self.compiled.normal_form.streams if s.correct is not None]
+            parts = [part for s in streams for part in (s.write, s.correct, s.strength) if part is not None]
+        terms = [x for part in parts for x in walk(part)]
         whole = {name: p.info.name for p in self.compiled.recurrence.packed for name in p.members}
         return {whole.get(x.name, x.name) for x in terms if isinstance(x, Argument)}
 
