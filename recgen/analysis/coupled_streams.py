@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from recgen.analysis.algebra import Column, Dense, Product, Refusal, Row, plus, quotient, scalar_term, times
 from recgen.analysis.coupled_form import Correction, CoupledStream
-from recgen.lang.terms import Constant, Term
+from recgen.lang.terms import Apply, Constant, Term
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Part:
     @property
     def term(self) -> Term:
         """The numbers times the vector."""
-        return times(scalar_term(self.coefficient, self.scalars), self.vector)
+        number = scalar_term(self.coefficient, self.scalars)
+        return Apply("neg", (self.vector,), self.vector.shape) if number == Constant(-1.0) else times(number, self.vector)
 
 
 @dataclass(frozen=True)

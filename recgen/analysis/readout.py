@@ -80,9 +80,8 @@ class Reads:
         if self._several and across:
             name, (rows, columns) = factor.state.name, factor.state.shape
             value = rows if self._transposed else columns
-            raise Refusal(
-                f"an output reads `{name}` over its value axis {value}; of states that are compiled together the key axis is read", p.span
-            )
+            advice = "states that are compiled together are read over their key axis"
+            raise Refusal(f"an output reads `{name}` over its value axis {value}; {advice}", p.span)
         if self._columns and across:
             raise Refusal(f"an output reads `{self._state}` over its value axis, which `{self._columns[0]}` is one more column of", p.span)
         if self._columns:  # numbers scale what was read, so that one query reads all columns

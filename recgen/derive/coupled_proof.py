@@ -14,12 +14,13 @@ from recgen.derive.proof import ChunkMeaning, Proof, as_state, compare, initial_
 from recgen.lang.terms import rebuild
 
 
-def prove_coupled(form: CoupledForm, operands: CoupledOperands, chunk: ChunkForm) -> Proof:
+def prove_coupled(form: CoupledForm, operands: CoupledOperands, chunk: ChunkForm, tokens: int | None = None) -> Proof:
     """Compares outputs and final states of the chunk form with the unrolled recurrence; raises ProofFailed where they differ.
 
     Chunks of three tokens, of two where several writes of a token may correct each other.
     """
-    tokens = 3 if sum(bool(s.corrections) for s in form.streams) <= 1 else 2
+    if tokens is None:
+        tokens = 3 if sum(bool(s.corrections) for s in form.streams) <= 1 else 2
     sizes = sizes_of(form.recurrence, form.key_axis, form.value_axis)
     return compare(lambda symbols, number: _Sides(form, operands, chunk, tokens, Meaning(sizes, symbols, number)), tokens, sizes)
 
@@ -119,7 +120,8 @@ class _Meaning(ChunkMeaning):
 
     def _kept(self, node: Kept) -> Matrix:
         """The products of a state's decays between tokens, from before the first."""
-        decay, places = self.decays[int(node.tag[1:]) - 1], range(self.tokens + 1)
+        decay = self.decays[int(node.tag[1:]) - 1] if node.kind == "scalar" else [self.one] * self.tokens
+        places = range(self.tokens + 1)
         found = [[self.one if i == j else self.zero for j in places] for i in places]
         for j in places:
             for i in range(j + 1, self.tokens + 1):

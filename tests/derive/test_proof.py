@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from recgen.derive.bordered_ir import Cut, Kept
 from recgen.derive.chunk_ir import Causal, Decayed, DecayedProduct, Gamma, Inverse, Negative, Node, Score, Step, Sum
-from recgen.derive.proof import ProofFailed, prove
-from recgen.pipeline import Compiled, ScanCompiled, compile_text
+from recgen.derive.coupled_proof import prove_coupled
+from recgen.derive.proof import Proof, ProofFailed, prove
+from recgen.pipeline import Compiled, CoupledCompiled, ScanCompiled, compile_text
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECS = (
@@ -21,11 +23,13 @@ SPECS = (
     "tests/specs/two_reads",
     "tests/specs/value_decay_read",
     "tests/specs/value_error",
+    "tests/specs/momentum_delta",
+    "tests/specs/two_memories",
 )
 PHASES = ("prepare", "scan", "finish")
 
 
-def compiled(name: str) -> Compiled:
+def compiled(name: str) -> Compiled | CoupledCompiled:
     path = ROOT / f"{name}.rec"
     return compile_text(path.read_text(encoding="utf-8"), path.name)
 
@@ -64,12 +68,16 @@ def other_node(node: Node) -> Node | None:
             return DecayedProduct(weights, right, False, strict if exclusive else not strict)
         case Decayed(matrix, stretch):
             return Decayed(matrix, {"start": "before", "before": "start", "end": "start"}[stretch])
+        case Kept(tag, "scalar"):
+            return Kept(tag, "none")
+        case Cut(matrix, "after" | "before" as rows, columns):
+            return Cut(matrix, "before" if rows == "after" else "after", columns)
         case Sum(terms) if len(terms) > 1:
             return Sum(terms[:-1])
     return None
 
 
-def mutants(c: Compiled, change) -> list[tuple[str, object]]:
+def mutants(c: Compiled | CoupledCompiled, change) -> list[tuple[str, object]]:
     """Chunk forms with one forward step changed."""
     found = []
     for phase in PHASES:
@@ -81,9 +89,15 @@ def mutants(c: Compiled, change) -> list[tuple[str, object]]:
     return found
 
 
-def proved(c: Compiled, chunk) -> bool:
+def prove_again(c: Compiled | CoupledCompiled, chunk, tokens: int | None = None) -> Proof:
+    if isinstance(c, CoupledCompiled):
+        return prove_coupled(c.coupled_form, c.operands, chunk, tokens or 2)
+    return prove(c.normal_form, c.operands, chunk, tokens)
+
+
+def proved(c: Compiled | CoupledCompiled, chunk) -> bool:
     try:
-        prove(c.normal_form, c.operands, chunk)
+        prove_again(c, chunk)
     except ProofFailed:
         return False
     return True
@@ -111,9 +125,12 @@ def test_every_spec_is_proved(path):
     if isinstance(c, ScanCompiled):
         assert c.proof.identities > 0
         return
-    proof = prove(c.normal_form, c.operands, c.chunk_form, tokens=2)  # 3 when compiled
+    proof = prove_again(c, c.chunk_form, tokens=2)  # 3 when compiled
     assert proof.identities > 0
-    few = len({s.slot for s in c.normal_form.streams}) <= 2
+    if isinstance(c, CoupledCompiled):
+        few = sum(bool(s.corrections) for s in c.coupled_form.streams) <= 1
+    else:
+        few = len({s.slot for s in c.normal_form.streams}) <= 2
     assert str(c.proof).startswith(f"chunk of {3 if few else 2} tokens")
 
 
