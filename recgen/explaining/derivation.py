@@ -90,9 +90,9 @@ def _letters(chunk: ChunkForm) -> str:
 
 _LINKS = (
     "; G_a sums the log decay g_a of state a over the chunk's tokens up to and including each. A matrix of links has a row and a column 0 "
-    "for the chunk's start: of M, M(i,j) is the part from the tokens to after each of them, M(i-1,j) to before each, M(C,j) to the chunk's "
-    "end, M(i,0), M(i-1,0) and M(C,0) are those from its start, and [A](i,j) is the matrix that has A there and is 0 elsewhere; [A]_a is "
-    "what of A is state a's"
+    "for the chunk's start: its part (i,j) goes from the tokens to after each of them, (i-1,j) to before each, (C,j) to the chunk's end, "
+    "and (i,0), (i-1,0) and (C,0) go there from its start; [A](i,j) is the matrix that has A there and is 0 elsewhere, [A]_a what of A is "
+    "state a's"
 )
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from recgen.explanation import explain
-from recgen.pipeline import Compiled, compile_text
+from recgen.pipeline import AnyCompiled, compile_text
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECS = sorted([*ROOT.glob("specs/*.rec"), *ROOT.glob("tests/specs/*.rec")])
@@ -25,6 +25,11 @@ GOLDEN = {
         ("tests/specs/two_corrections", "analyze", "latex"),
         ("tests/specs/two_corrections", "derive", "text"),
         ("tests/specs/two_reads", "analyze", "text"),
+        ("tests/specs/momentum_delta", "derive", "text"),
+        ("tests/specs/momentum_delta", "plan", "text"),
+        ("tests/specs/three_memories", "analyze", "text"),
+        ("tests/specs/two_memories", "analyze", "latex"),
+        ("tests/specs/two_memories", "derive", "latex"),
     )
 }
 
@@ -37,7 +42,7 @@ EMBEDDED = {
 
 
 @cache
-def compiled(path: Path) -> Compiled:
+def compiled(path: Path) -> AnyCompiled:
     return compile_text(path.read_text(encoding="utf-8"), path.name)
 
 

@@ -35,8 +35,7 @@ analyze: structure
 
   No chunkwise form:
 
-  - `S[t]` reads `M[t]`: 2 states depend on one another; one matrix state is compiled (line 19: S[t] = exp(g) *
-    S[t-1] + M[t])
+  - none is looked for: the spec says `plan recurrent`, though it has one
 
   Besides:
 
