@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from recgen.analysis.coupled_form import CoupledForm
-from recgen.codegen.chunk_context import build_chunk_context, stacked_states_text
+from recgen.codegen.chunk_context import build_chunk_context
+from recgen.codegen.chunk_states import stacked_states_text
 from recgen.codegen.emit import GeneratedModule, fields, header, helpers_of, listing, rendered, spec_digest
 from recgen.codegen.expressions import build_expressions
 from recgen.codegen.module_context import build_module_context

@@ -11,8 +11,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from recgen.analysis.normal_form import NormalForm
-from recgen.codegen.chunk_context import build_chunk_context, states_text
+from recgen.codegen.chunk_context import build_chunk_context
 from recgen.codegen.chunk_kernel_context import chunk_kernel_context
+from recgen.codegen.chunk_states import states_text
 from recgen.codegen.expressions import Expressions, build_expressions, local
 from recgen.codegen.module_context import build_module_context
 from recgen.codegen.token_printer import token_text
