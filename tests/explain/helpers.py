@@ -27,7 +27,7 @@ GOLDEN = {
         ("tests/specs/two_reads", "analyze", "text"),
         ("tests/specs/momentum_delta", "derive", "text"),
         ("tests/specs/momentum_delta", "plan", "text"),
-        ("tests/specs/three_memories", "analyze", "text"),
+        ("tests/specs/coupled/three_memories", "analyze", "text"),
         ("tests/specs/two_memories", "analyze", "latex"),
         ("tests/specs/two_memories", "derive", "latex"),
     )
