@@ -191,6 +191,8 @@ class ChunkPrinter:
         products = [t for t in value.terms if isinstance(t, MatMul)]
         rest = [t for t in value.terms if not isinstance(t, MatMul)]
         lines = [f"{target} = {self._sum((*rest, products[0]))}"]
+        if len(lines[0]) > WIDTH and len(rest) > 1:
+            lines = [f"{target} = {self._sum((*rest,))}", f"{target} = {self.accumulated(target, Sum((Sym(target), products[0])))}"]
         return lines + [f"{target} = {self.accumulated(target, Sum((Sym(target), p)))}" for p in products[1:]]
 
     def name(self, name: str) -> str:
