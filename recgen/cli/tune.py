@@ -83,7 +83,7 @@ def tune(
     from recgen.pipeline import Compiled
 
     if not isinstance(compiled, Compiled):
-        raise Misuse(f"{file}: `plan recurrent` has no chunkwise kernels, and only those have tiles to tune")
+        raise Misuse(f"{file}: it has no chunkwise kernels, and only those have tiles to tune")
     _require_sound_compiler(compiled, dtypes)
     from recgen.tuning.inputs import Shape
 
