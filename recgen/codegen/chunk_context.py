@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recgen.codegen.chunk_states import StatesText
 from recgen.codegen.joined_states import columns_of_state, state_shape
@@ -37,6 +37,7 @@ class ChunkContext:
     decays: bool
     spans: bool
     all_kept: bool
+    add_product: bool
     columns: int
     stabilized: bool
     scale: str
@@ -98,7 +99,8 @@ def build_chunk_context(states: StatesText, operands: NamedOperands, chunk: Chun
     prepared = (*backward_prepare, *chunk.adjoint_prepare)
     backward_scan = _Scan(chunk, chunk.adjoint_scan, prepared, chunk.adjoint_finish, "dS")
     like = operands.operands[0].name
-    return ChunkContext(
+    context = ChunkContext(
+        add_product=False,
         coupled=chunk.states > 1,
         decays=chunk.decay in ("scalar", "vector") or _has(found, lambda n: isinstance(n, Kept) and n.kind == "scalar"),
         spans=chunk.decay in ("scalar", "vector"),
@@ -147,6 +149,9 @@ def build_chunk_context(states: StatesText, operands: NamedOperands, chunk: Chun
         reread=tuple(flat.line(s) for s in reread),
         token=states.token,
     )
+    phases = (context.prepare, context.scan, context.finish, context.backward_prepare, context.adjoint_prepare)
+    printed = (line for phase in (*phases, context.adjoint_scan, context.adjoint_finish, context.reread) for line in phase)
+    return replace(context, add_product=any("_add_product(" in line.code for line in printed))
 
 
 def _has(found: list[Node], wanted: object) -> bool:
