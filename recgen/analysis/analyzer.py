@@ -6,9 +6,10 @@ from dataclasses import replace
 from functools import partial
 
 from recgen.analysis.algebra import Column, Dense, Diagonal, Factor, Product, Refusal, Row, StateFactor, expand, flip, times
+from recgen.analysis.by_value import refuse_by_value
 from recgen.analysis.columns import beside, column_write, matrix_and_columns
-from recgen.analysis.decay import Multiplier, decay_of
-from recgen.analysis.normal_form import Decay, NormalForm, Output, ReadOut, Stabilizer, Stream
+from recgen.analysis.decay import Multiplier, decay_of, decays_of
+from recgen.analysis.normal_form import NO_DECAY, Decay, NormalForm, Output, ReadOut, Stabilizer, Stream
 from recgen.analysis.readout import Reads
 from recgen.analysis.stabilizer import unstabilized, weighted
 from recgen.analysis.streams import Link, streams_of
@@ -27,11 +28,11 @@ def analyze(recurrence: Recurrence) -> NormalForm:
     if transposed:
         steps = tuple(tuple(_turned_over(p) for p in products) for products in steps)
     axes = state.axes[::-1] if transposed else state.axes
-    decay, streams, notes, first = _micro_steps(steps, axes, recurrence, state, stabilizer)
+    decay, value_decay, streams, notes, first = _micro_steps(steps, recurrence, state, stabilizer)
     if len(steps) > 1 and len(recurrence.states) > 1:
         raise Refusal(f"`{state.name}` has micro-steps, and other states beside it; one of the two is compiled", state.span)
     if columns:
-        multiplier = _multiplier(steps[0], axes, recurrence, state)
+        multiplier = _multiplier(steps[0], recurrence, state)
         streams = beside(streams, multiplier, columns, state, axes[0], partial(_follow, recurrence=recurrence, stabilizer=stabilizer))
         notes += [f"`{c.name}` follows `{state.name}`: one more column of it" for c in columns]
     if stabilizer is not None:
@@ -51,9 +52,11 @@ def analyze(recurrence: Recurrence) -> NormalForm:
         streams,
         tuple(reads.found),
         values,
-        tuple(_describe(decay, transposed) + notes + _across(reads.found, axes)),
+        tuple(_describe(decay, value_decay, transposed) + notes + _across(reads.found, axes)),
+        value_decay,
     )
     _refuse_matrices(form)
+    refuse_by_value(form)
     return form
 
 
@@ -68,24 +71,24 @@ def _refuse_matrices(form: NormalForm) -> None:
 
 
 def _micro_steps(
-    steps: tuple[tuple[Product, ...], ...], axes: tuple[str, ...], recurrence: Recurrence, state: StateInfo, stabilizer: Stabilizer | None
-) -> tuple[Decay, tuple[Stream, ...], list[str], int]:
-    """Decay, streams, notes, and the first step that changes the state, from the products of every micro-step of a token."""
-    decay, decaying = Decay("none", None, True, None, True), -1
+    steps: tuple[tuple[Product, ...], ...], recurrence: Recurrence, state: StateInfo, stabilizer: Stabilizer | None
+) -> tuple[Decay, Decay, tuple[Stream, ...], list[str], int]:
+    """Decays, streams, notes, and the first step that changes the state, from the products of every micro-step of a token."""
+    decay, value_decay, decaying = NO_DECAY, NO_DECAY, -1
     streams: tuple[Stream, ...] = ()
     notes: list[str] = []
     for slot, products in enumerate(steps):
-        links, constants = _split(products, axes, slot)
-        own, multiplier = decay_of([x.multiplier for x in links if x.write is None], recurrence, state)
-        if own.kind != "none" and (streams or decaying >= 0):
+        links, constants = _split(products, slot)
+        own, of_values, multiplier = decays_of([x.multiplier for x in links if x.write is None], recurrence, state)
+        if not multiplier.trivial and (streams or decaying >= 0):
             text = _step_text(state, slot)
             before = f"{_step_text(state, decaying)} decays already" if decaying >= 0 else "an earlier one writes"
             raise Refusal(
                 f"the micro-step {text} decays the state, but {before}; one decay before all writes is compiled", _decay_span(links)
             )
-        if own.kind != "none":
-            decay, decaying = own, slot
-        after = decay.kind != "none" and decaying < slot
+        if not multiplier.trivial:
+            decay, value_decay, decaying = own, of_values, slot
+        after = 0 <= decaying < slot
         found, told = streams_of([x for x in links if x.write is not None], weighted(constants, stabilizer, state), multiplier, slot, after)
         streams, notes = (*streams, *found), notes + told
     if len({s.slot for s in streams}) > 1:
@@ -93,7 +96,7 @@ def _micro_steps(
     if not streams:
         raise Refusal("nothing is ever written into the state", None)
     first = min([s.slot for s in streams] + [decaying] * (decaying >= 0), default=0)
-    return decay, streams, list(dict.fromkeys(notes)), first
+    return decay, value_decay, streams, list(dict.fromkeys(notes)), first
 
 
 def _step_text(state: StateInfo, slot: int) -> str:
@@ -106,15 +109,15 @@ def _decay_span(links: list[Link]) -> Span | None:
     return next(x.product.span for x in links if x.write is None and not x.multiplier.trivial)
 
 
-def _multiplier(products: tuple[Product, ...], axes: tuple[str, ...], recurrence: Recurrence, state: StateInfo) -> Multiplier:
+def _multiplier(products: tuple[Product, ...], recurrence: Recurrence, state: StateInfo) -> Multiplier:
     """What the state is multiplied with at a token."""
-    links, _ = _split(products, axes, 0)
-    return decay_of([x.multiplier for x in links if x.write is None], recurrence, state)[1]
+    links, _ = _split(products, 0)
+    return decays_of([x.multiplier for x in links if x.write is None], recurrence, state)[2]
 
 
 def _follow(state: StateInfo, recurrence: Recurrence, stabilizer: Stabilizer | None) -> tuple[Multiplier, tuple[Stream, ...]]:
     """The decay and the streams of a vector state."""
-    links, constants = _split(tuple(p for p in expand(state.equation) if p.coefficient != 0.0), (state.axes[0], "1"), 0)
+    links, constants = _split(tuple(p for p in expand(state.equation) if p.coefficient != 0.0), 0)
     _, multiplier = decay_of([x.multiplier for x in links if x.write is None], recurrence, state)
     corrections = [x for x in links if x.write is not None]
     return multiplier, streams_of(corrections, weighted(constants, stabilizer, state), multiplier, 0, False, column_write(state))[0]
@@ -187,10 +190,9 @@ def _turned_over(product: Product) -> Product:
     return replace(turned, chain=chain)
 
 
-def _split(products: tuple[Product, ...], axes: tuple[str, ...], slot: int) -> tuple[list[Link], list[Product]]:
+def _split(products: tuple[Product, ...], slot: int) -> tuple[list[Link], list[Product]]:
     """Products of a micro-step that carry the state on, and products that only write."""
     links, constants = [], []
-    _refuse_value_decay([p for p in products if p.state is not None], axes)
     for p in products:
         if p.state is None:
             constants.append(p)
@@ -198,18 +200,6 @@ def _split(products: tuple[Product, ...], axes: tuple[str, ...], slot: int) -> t
         at = next(i for i, f in enumerate(p.chain) if isinstance(f, StateFactor))
         links.append(_link(p, at, slot))
     return links, constants
-
-
-def _refuse_value_decay(products: list[Product], axes: tuple[str, ...]) -> None:
-    """A decay by channel is on the side that is corrected."""
-    for p in products:
-        left, right = _beside(p)
-        if _has_diagonal(right) and not _has_row_pair(left):
-            raise Refusal(
-                f"the state is corrected over {axes[0]} and decays by channel over {axes[1]}: "
-                "a decay by channel is compiled on the side that is corrected",
-                p.span,
-            )
 
 
 def _link(product: Product, at: int, slot: int) -> Link:
@@ -226,13 +216,14 @@ def _link(product: Product, at: int, slot: int) -> Link:
             )
     if factor.transposed:
         raise Refusal("the equation mixes the state with its transpose", factor.state.span)
-    if left and any(isinstance(f, Diagonal) for f in right):
-        raise Refusal(
-            "a correction has a strength of its own for each value channel; one strength for all of them is compiled", product.span
-        )
-    if right:
-        raise Refusal("the state is transformed on both sides", product.span)
-    write, correct, diagonal = None, None, None
+    write, correct, diagonal, values = None, None, None, None
+    match right:
+        case ():
+            pass
+        case (Diagonal(d),):
+            values = d
+        case _:
+            raise Refusal("the state is transformed on both sides", product.span)
     match left:
         case ():
             pass
@@ -240,7 +231,7 @@ def _link(product: Product, at: int, slot: int) -> Link:
             diagonal = d
         case _:
             write, correct = _rank_one(left, product)
-    return Link(Multiplier(product.coefficient, product.scalars, diagonal), write, correct, product)
+    return Link(Multiplier(product.coefficient, product.scalars, diagonal, values), write, correct, product)
 
 
 def _rank_one(left: tuple[object, ...], product: Product) -> tuple[Term, Term]:
@@ -255,9 +246,12 @@ def _rank_one(left: tuple[object, ...], product: Product) -> tuple[Term, Term]:
     return write, correct
 
 
-def _describe(decay: Decay, transposed: bool) -> list[str]:
+def _describe(decay: Decay, value_decay: Decay, transposed: bool) -> list[str]:
     text = {"none": "no decay", "scalar": "one decay for the whole state", "vector": "one decay per key channel"}[decay.kind]
     notes = [text + (", constant in time" if decay.constant and decay.kind != "none" else "")]
+    if value_decay.kind != "none":
+        both = [] if decay.kind == "none" else notes
+        notes = [*both, "one decay per value channel" + ", constant in time" * value_decay.constant]
     return notes + (["the state is declared [value, key]: read from the other side"] if transposed else [])
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.joined_states import apart_lines, columns_of_state, joined_lines, state_shape
-from recgen.codegen.torch_printer import ChunkPrinter, Line, Links, stretches
+from recgen.codegen.torch_printer import VALUE_STRETCHES, ChunkPrinter, Line, Links, stretches, through_name
 from recgen.derive.chunk_ir import (
     ChunkForm,
     DecayedProduct,
@@ -18,6 +18,7 @@ from recgen.derive.chunk_ir import (
     Score,
     ScoreGradients,
     Step,
+    Substitution,
     Sum,
     Sym,
     Through,
@@ -33,6 +34,7 @@ class ChunkContext:
     """Printed steps and the structure that selects helpers."""
 
     decays: bool
+    value_decay: bool
     columns: int
     stabilized: bool
     scale: str
@@ -48,7 +50,9 @@ class ChunkContext:
     gamma: bool
     inverse: bool
     block_inverse: bool
+    substitution: bool
     blocks: bool
+    anchored: bool
     score: bool
     decayed_product: bool
     score_gradients: bool
@@ -95,7 +99,8 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
     backward_scan = _Scan(chunk, chunk.adjoint_scan, prepared, chunk.adjoint_finish, "dS")
     like = operands.operands[0].name
     return ChunkContext(
-        decays=chunk.decay != "none",
+        decays=chunk.decay != "none" or chunk.value_decay != "none",
+        value_decay=chunk.value_decay != "none",
         columns=chunk.columns,
         stabilized=chunk.stabilized,
         scale="" if form.stabilizer is None else str(form.recurrence.states.index(form.stabilizer.state)),
@@ -106,12 +111,14 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
         joined_layout=state_shape(chunk).replace("sizes.keys", "K").replace("sizes.values", "V"),
         apart=apart_lines(form),
         signed=form.decay.signed is not None,
-        bounded=form.decay.bounded,
-        exclusive=_has(found, lambda n: isinstance(n, Gamma | Links) and n.exclusive) or "from_start_before" in stretches(every),
+        bounded=form.decay.bounded and form.value_decay.bounded,
+        exclusive=_exclusive(found) or not stretches(every).isdisjoint(("from_start_before", "value_from_start_before")),
         gamma=not chunk.stabilized and _has(found, lambda n: isinstance(n, Gamma)),
         inverse=_has(found, lambda n: isinstance(n, Inverse)),
         block_inverse=_has(found, lambda n: isinstance(n, Inverse) and len(n.blocks) > 1),
-        blocks=_has(found, lambda n: isinstance(n, Links)),
+        substitution=form.by_value,
+        blocks=_has(found, lambda n: isinstance(n, Links | Substitution)),
+        anchored=_has(found, lambda n: isinstance(n, Links)),
         score=_has(found, lambda n: isinstance(n, Score)),
         decayed_product=_has(found, lambda n: isinstance(n, DecayedProduct)),
         score_gradients=_has(found, lambda n: isinstance(n, ScoreGradients)),
@@ -142,6 +149,11 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
     )
 
 
+def _exclusive(found: list[Node]) -> bool:
+    """Whether some links end before their token."""
+    return any((isinstance(n, Gamma | Links) or (isinstance(n, Substitution) and n.decays)) and n.exclusive for n in found)
+
+
 def _has(found: list[Node], wanted: object) -> bool:
     assert callable(wanted)
     return any(wanted(n) for n in found)
@@ -153,19 +165,32 @@ def decay_lines(chunk: ChunkForm, steps: tuple[Step, ...], signed: bool) -> tupl
     if chunk.stabilized:
         names = sorted(used)
         return ("scaled = _scaled(log_decay, log_weight, scales)", *(f"{name} = scaled.{name}" for name in names))
-    uses_sums = bool(used) or any(isinstance(n, Gamma | Links) for s in steps for n in nodes(s.value))
-    lines = [f"cumulated = _cumulate(log_decay{', sign' * signed})"] if uses_sums else []
-    if "before" in used or "from_start_before" in used:
-        lines.append("before = _exclude(cumulated)")
-    if used & {"from_start", "through"}:
-        lines.append("from_start = _decay_between(cumulated, _at_start(cumulated))")
-    if "from_start_before" in used:
-        lines.append("from_start_before = _decay_between(before, _at_start(cumulated))")
-    if "to_end" in used:
-        lines.append("to_end = _decay_between(_at(cumulated, slice(-1, None)), cumulated)")
-    if "through" in used:
-        lines.append("through = from_start[..., -1:, :].mT")
+    every = [n for s in steps for n in nodes(s.value)]
+    of_values = {name.removeprefix("value_") for name in used if name.startswith("value_")}
+    of_keys = {name for name in used if not name.startswith("value_")}
+    lines: list[str] = []
+    if of_keys or any(isinstance(n, Gamma) or (isinstance(n, Links) and not n.values) for n in every):
+        lines += _side_lines(of_keys, "", ", sign" * signed)
+    if of_values or any(isinstance(n, Links) and n.values for n in every):
+        lines += _side_lines(of_values, "value_", ", torch.ones_like(value_log_decay)" * signed)
     return tuple(lines)
+
+
+def _side_lines(used: set[str], side: str, sign: str) -> list[str]:
+    """The cumulated decays of the key side (no prefix) or of the value side."""
+    sums = f"{side}cumulated"
+    lines = [f"{sums} = _cumulate({side}log_decay{sign})"]
+    if "before" in used or "from_start_before" in used:
+        lines.append(f"{side}before = _exclude({sums})")
+    if used & {"from_start", "through"}:
+        lines.append(f"{side}from_start = _decay_between({sums}, _at_start({sums}))")
+    if "from_start_before" in used:
+        lines.append(f"{side}from_start_before = _decay_between({side}before, _at_start({sums}))")
+    if "to_end" in used:
+        lines.append(f"{side}to_end = _decay_between(_at({sums}, slice(-1, None)), {sums})")
+    if "through" in used:
+        lines.append(f"{side}through = {side}from_start[..., -1:, :]{'' if side else '.mT'}")
+    return lines
 
 
 class _Scan:
@@ -176,18 +201,18 @@ class _Scan:
 
     def __init__(self, chunk: ChunkForm, steps: tuple[Step, ...], prepared: tuple[Step, ...], later: tuple[Step, ...], state: str) -> None:
         self.steps, self.state = steps, state
-        self.decay = chunk.decay
         self.own = [s.name for s in steps if s.name != state]
         names = {n for s in prepared for n in s.names} | {o.name for o in chunk.operands} | set(self.own) | {"through"}
-        self.printer = ChunkPrinter(chunk.decay, frozenset(names), "i")
+        self.printer = ChunkPrinter(chunk.decay, frozenset(names) | VALUE_STRETCHES, "i")
         self.kept = used_names(later)
 
     def _base(self, step: Step) -> str:
         """The prepared result whose memory the step's result takes over; "" if there is none."""
         value = step.value
-        if isinstance(value, Sum) and isinstance(value.terms[0], Sym) and value.terms[0].name not in self.kept:
-            return value.terms[0].name
-        return ""
+        if not isinstance(value, Sum) or not all(isinstance(t, MatMul) for t in value.terms[1:]):
+            return ""
+        first = value.terms[0]
+        return first.name if isinstance(first, Sym) and first.name not in self.kept else ""
 
     def memory(self, like: str) -> tuple[str, ...]:
         """Memory for the stacked results, [chunks, B * HV, C, V]."""
@@ -214,7 +239,10 @@ class _Scan:
     def _carried(self, step: Step, store: str) -> str:
         """The next state, computed where it is kept."""
         assert isinstance(step.value, Sum)
-        first = f"torch.mul({self.state}, through[i], out={store})" if self.decay != "none" else f"{store}.copy_({self.state})"
+        first = f"{store}.copy_({self.state})"
+        factors = [f"{through_name(n)}[i]" for t in step.value.terms for n in nodes(t) if isinstance(n, Through)]
+        if factors:
+            first = f"torch.mul({self.state}, {factors[0]}, out={store})" + "".join(f".mul_({f})" for f in factors[1:])
         rest = [t for t in step.value.terms if not isinstance(t, Through) and t != Sym(self.state)]
         for t in rest:
             first += f".add_({self.printer.text(t)})" if not isinstance(t, MatMul) else ""
@@ -238,6 +266,9 @@ def _token(form: NormalForm, operands: OperandSet) -> tuple[Line, ...]:
             lines.append(Line("the running maximum", "maximum = torch.maximum(log_decay + scale, log_weight)"))
             decay = "torch.exp((scale - maximum) + log_decay)"
         lines.append(Line("the state forgets", f"D = S * {decay}"))
+        decayed = "D"
+    if form.value_decay.kind != "none":
+        lines.append(Line("its values forget", f"D = {decayed} * torch.exp(value_log_decay)"))
         decayed = "D"
     slots = sorted({s.slot for s in operands.streams})
     early = [r for r in operands.reads if r.lag == 0 and r.slot < slots[0]]

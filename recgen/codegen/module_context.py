@@ -52,6 +52,7 @@ class ModuleContext:
     micro_sizes: str
     fewer_tokens: bool
     on_gpu: bool
+    kernels: bool
     tokens: int
     output_axes: str
     output_like: str
@@ -141,9 +142,15 @@ def output_like(form: Form) -> tuple[int, ...]:
 
 
 def build_module_context(
-    form: Form, header: tuple[str, ...], digest: str, operand_list: str, tokens: int = MOST_TOKENS, on_gpu: bool = True
+    form: Form,
+    header: tuple[str, ...],
+    digest: str,
+    operand_list: str,
+    tokens: int = MOST_TOKENS,
+    on_gpu: bool = True,
+    kernels: bool = True,
 ) -> ModuleContext:
-    """Everything that depends on names alone; `tokens`: of a chunk at most; `on_gpu`: the chunkwise kernels run on GPUs."""
+    """Everything that depends on names alone; `tokens`: of a chunk at most; `on_gpu`: the chunkwise `kernels`, if any, run on GPUs."""
     r = form.recurrence
     numbers = tuple(o for o in r.options if not isinstance(o.default, bool))
     flags = tuple(o for o in r.options if isinstance(o.default, bool))
@@ -174,6 +181,7 @@ def build_module_context(
         micro_sizes="{" + ", ".join(f'"{name}": ({size}, "const {name}")' for name, size in _micro_sizes(r).items()) + "}",
         fewer_tokens=tokens < MOST_TOKENS,
         on_gpu=on_gpu,
+        kernels=kernels and prefixes == handled,
         tokens=tokens,
         output_axes=row(tuple(quoted(axes) for axes in output_axes(form))),
         output_like=row(tuple(str(i) for i in output_like(form))),

@@ -30,7 +30,9 @@ DS = Sym("dS")
 
 
 @dataclass
-class _Gate:
+class Gate:
+    """The links of a log decay, as those of a `GateGradient`."""
+
     links: list[Node] = field(default_factory=list)
     links_before: list[Node] = field(default_factory=list)
     between: list[Node] = field(default_factory=list)
@@ -41,14 +43,16 @@ class _Gate:
 
 def add_adjoint(b: Builder) -> None:
     """Appends the adjoint's steps to the builder."""
-    _Adjoint(b).build()
+    Adjoint(b).build()
 
 
-class _Adjoint:
+class Adjoint:
+    """Collects what each use of an operand contributes to its gradient."""
+
     def __init__(self, builder: Builder) -> None:
         self.b = builder
         self.parts: dict[str, list[Node]] = {}
-        self.gate = _Gate()
+        self.gate = Gate()
 
     def step(self, name: str, value: Node, symbol: str, meaning: str) -> Sym:
         """A step of the last phase, and its name as a node."""
@@ -79,6 +83,10 @@ class _Adjoint:
             self.gate.end.append(Hadamard(Sym(s.write), into_end))
         if self.b.decay != "none":
             self.add("log_decay", self._gate())
+        self._totals()
+
+    def _totals(self) -> None:
+        """The gradient of every operand."""
         for operand in self.b.operands.operands:
             if operand.name == "sign":  # piecewise constant
                 continue
@@ -266,5 +274,10 @@ class _Adjoint:
         (self.gate.links_before if exclusive else self.gate.links).append(Hadamard(score, raw))
 
     def _gate(self) -> GateGradient:
-        g = self.gate
-        return GateGradient(tuple(g.links), tuple(g.links_before), tuple(g.between), tuple(g.start), tuple(g.before), tuple(g.end), S, DS)
+        return gate_gradient(self.gate, S)
+
+
+def gate_gradient(g: Gate, state: Node, values: bool = False) -> GateGradient:
+    """The sum over the links, `state` the incoming state."""
+    links = (tuple(g.links), tuple(g.links_before), tuple(g.between), tuple(g.start), tuple(g.before), tuple(g.end))
+    return GateGradient(*links, state, DS, values)

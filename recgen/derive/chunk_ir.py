@@ -1,7 +1,8 @@
 """The chunk form as named matrix steps: what is printed as code, shown by `explain`, and proved.
 
 Matrices of one chunk of C tokens and one head; rows are tokens [C, K], [C, V], [C, C], or the state [K, V]. The cumulated log decay within
-the chunk is G (inclusive of the token) or H (exclusive of it).
+the chunk is G (inclusive of the token) or H (exclusive of it); of the value side, whose channels are then those of V, where a node says
+`values`.
 """
 
 from __future__ import annotations
@@ -102,6 +103,7 @@ class Score:
     right: Node
     exclusive: bool
     strict: bool
+    values: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ class DecayedProduct:
     right: Node
     exclusive: bool
     strict: bool
+    values: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,7 @@ class ScoreGradients:
     right: Node
     exclusive: bool
     strict: bool
+    values: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,13 +138,15 @@ class Decayed:
 
     matrix: Node
     stretch: str
+    values: bool = False
 
 
 @dataclass(frozen=True)
 class Through:
-    """A state carried through the whole chunk: diag(exp(G_C)) matrix."""
+    """A state carried through the whole chunk: diag(exp(G_C)) matrix; matrix diag(exp(G_C)) on the value side."""
 
     matrix: Node
+    values: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,6 +154,30 @@ class Inverse:
     """(I - L)^-1 where L has the strictly causal blocks `blocks` (correcting streams by streams), as its blocks row by row."""
 
     blocks: tuple[tuple[Node, ...], ...]
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """What solves E = X + c * P(A, E) for any X, where `matrix` A [C, C] is strictly causal and `strength` c a number for every value channel.
+
+    P(A, E) is the product of A and E, with `decays` the decayed one over the value channels (exp(H_i - G_j) where `exclusive`). Each channel
+    has a system of its own, so there is no inverse but of small blocks: the rest is substituted, block after block. `strength` is [C, 1]
+    or [C, V], None for 1.
+    """
+
+    matrix: Node
+    strength: Node | None
+    exclusive: bool
+    decays: bool
+
+
+@dataclass(frozen=True)
+class Solved:
+    """E for the right-hand side `right` [C, V]; for the transposed system where `turned`."""
+
+    substitution: Node
+    right: Node
+    turned: bool = False
 
 
 @dataclass(frozen=True)
@@ -181,7 +211,7 @@ class GateGradient:
     `links`, `links_before`: score * gradient [C, C] of links from token j to token i (to just before token i). `between`: links between
     tokens that are already summed per token. `start`, `before`: operand * gradient [C, K] of links from the incoming state to token i (to
     just before it). `end`: of links from token j to the outgoing state. `state`, `gradient`: the incoming state and the outgoing state's
-    gradient, whose product decayed through the chunk passes every token.
+    gradient, whose product decayed through the chunk passes every token. On the value side operands and gradients are [C, V].
     """
 
     links: tuple[Node, ...]
@@ -192,6 +222,7 @@ class GateGradient:
     end: tuple[Node, ...]
     state: Node
     gradient: Node
+    values: bool = False
 
 
 Node = (
@@ -212,6 +243,8 @@ Node = (
     | Decayed
     | Through
     | Inverse
+    | Substitution
+    | Solved
     | Beside
     | Part
     | RowSum
@@ -253,6 +286,7 @@ class ChunkForm:
 
     `columns`: how many further columns the state and every read have. `stabilized`: what decays has the write's weight e^l in it and is
     divided by e^m, m the running maximum: from token j to token i exp(G_i - G_j + l_j - m_i), from the incoming state exp(G_i + m_0 - m_i).
+    `value_decay`: the kind of the value side's decay, "none" or "vector".
     """
 
     decay: str
@@ -267,12 +301,13 @@ class ChunkForm:
     adjoint_scan: tuple[Step, ...]
     adjoint_finish: tuple[Step, ...]
     gradients: tuple[tuple[str, str], ...]
+    value_decay: str = "none"
 
 
 def children(node: Node) -> tuple[Node, ...]:
     """The nodes directly below."""
     match node:
-        case MatMul(a, b) | Hadamard(a, b) | Scaled(a, b) | ScaledColumns(a, b) | Score(a, b) | DecayedProduct(a, b):
+        case MatMul(a, b) | Hadamard(a, b) | Scaled(a, b) | ScaledColumns(a, b) | Score(a, b) | DecayedProduct(a, b) | Solved(a, b):
             return (a, b)
         case ScoreGradients(a, b, c):
             return (a, b, c)
@@ -280,6 +315,8 @@ def children(node: Node) -> tuple[Node, ...]:
             return terms
         case Negative(a) | Symmetric(a) | Causal(a) | Decayed(a) | Through(a) | RowSum(a) | Part(a):
             return (a,)
+        case Substitution(a, strength):
+            return (a,) if strength is None else (a, strength)
         case Beside(a, columns):
             return (a, *(c for c in columns if c is not None))
         case Inverse(blocks):

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from recgen.analysis.normal_form import NormalForm
 from recgen.derive.adjoint import add_adjoint
+from recgen.derive.by_value import ByValueBuilder
+from recgen.derive.by_value_adjoint import add_adjoint_by_value
 from recgen.derive.chunk_ir import ChunkForm
 from recgen.derive.forward import Builder
 from recgen.derive.operands import OperandSet
 
 
-def derive(form: NormalForm, operands: OperandSet) -> ChunkForm:
-    """The chunk form of a normal form whose operands have been named."""
+def _built(form: NormalForm, operands: OperandSet) -> Builder:
     b = Builder(form.decay.kind, operands)
     b.forward()
     add_adjoint(b)
+    return b
+
+
+def _built_by_value(form: NormalForm, operands: OperandSet) -> Builder:
+    b = ByValueBuilder(form.decay.kind, operands, value_decay=form.value_decay.kind != "none")
+    b.forward()
+    add_adjoint_by_value(b)
+    return b
+
+
+def derive(form: NormalForm, operands: OperandSet) -> ChunkForm:
+    """The chunk form of a normal form whose operands have been named."""
+    b = _built_by_value(form, operands) if form.by_value else _built(form, operands)
     return ChunkForm(
         form.decay.kind,
         operands.columns,
@@ -27,4 +41,5 @@ def derive(form: NormalForm, operands: OperandSet) -> ChunkForm:
         tuple(b.adjoint_scan),
         tuple(b.adjoint_finish),
         tuple((o.name, f"d_{o.name}") for o in operands.operands if o.name != "sign"),
+        form.value_decay.kind,
     )
