@@ -155,6 +155,11 @@ class NormalForm:
         return any(s.correct is not None for s in self.streams)
 
     @property
+    def decays(self) -> bool:
+        """Whether either side decays."""
+        return self.decay.kind != "none" or self.value_decay.kind != "none"
+
+    @property
     def by_value(self) -> bool:
         """Whether what a correction finds in a chunk differs by value channel, so that no one inverse serves all of them."""
         return self.value_decay.kind != "none" or any(s.strong_by_channel for s in self.streams)

@@ -8,6 +8,7 @@ from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.joined_states import apart_lines, columns_of_state, joined_lines, state_shape
 from recgen.codegen.torch_printer import VALUE_STRETCHES, ChunkPrinter, Line, Links, stretches, through_name
 from recgen.derive.chunk_ir import (
+    INVERTED,
     ChunkForm,
     DecayedProduct,
     Gamma,
@@ -51,6 +52,7 @@ class ChunkContext:
     inverse: bool
     block_inverse: bool
     substitution: bool
+    inverted: int
     blocks: bool
     anchored: bool
     score: bool
@@ -117,6 +119,7 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
         inverse=_has(found, lambda n: isinstance(n, Inverse)),
         block_inverse=_has(found, lambda n: isinstance(n, Inverse) and len(n.blocks) > 1),
         substitution=form.by_value,
+        inverted=INVERTED,
         blocks=_has(found, lambda n: isinstance(n, Links | Substitution)),
         anchored=_has(found, lambda n: isinstance(n, Links)),
         score=_has(found, lambda n: isinstance(n, Score)),

@@ -241,7 +241,9 @@ class ChunkPrinter:
             case Substitution(matrix, strength, exclusive, decays):
                 sums = f", {'value_before' if exclusive else 'value_cumulated'}, value_cumulated" * decays
                 return f"_substitution({self.text(matrix)}, {'None' if strength is None else self.text(strength)}{sums})"
-            case Solved(Sym(name), right, turned):
+            case Solved(substitution, right, turned):
+                assert isinstance(substitution, Sym)
+                name = substitution.name
                 solver = f"_of_chunk({name}, {self.index})" if name in self.stacked else name
                 return f"_solved{'_transposed' * turned}({solver}, {self.text(right)})"
             case Beside(matrix, columns):

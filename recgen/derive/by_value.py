@@ -1,7 +1,7 @@
-"""The forward chunk form of a correction that differs by value channel: beside a decay of the value side, or with a strength for each channel.
+"""The forward chunk form of a correction that differs by value channel: beside a decay of the value side, or with a strength for each.
 
-What token i finds of token j's write is then A_ij exp(U_iv - U_jv) c_iv in channel v: a system for every channel, of which no inverse is kept.
-The resolved writes are substituted chunk after chunk, where the incoming state is known.
+What token i finds of token j's write is then c_iv A_ij exp(U_iv - U_jv) in channel v, a system for every channel, and its inverse would be
+a matrix for each. The resolved writes are substituted instead, chunk after chunk, where the incoming state is known.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class ByValueBuilder(Builder):
         prepare.append(Step(f"T{s.tag}", solver, "L", "what solves E = Y + c * P(A^kk, E), channel by channel"))
         if self.plain:
             found = [
-                self.linked(f"found_of{r.tag}", Sym(f"R{s.tag}{r.tag}"), r, prepare, exclusive=before, strict=True) for r in self.plain
+                self.linked(f"found_kk{r.tag}", Sym(f"R{s.tag}{r.tag}"), r, prepare, exclusive=before, strict=True) for r in self.plain
             ]
             own = [Sym(s.value)] if s.value else []
             known = total([*own, self.strength(s, total(found))])
@@ -133,7 +133,7 @@ class ByValueBuilder(Builder):
         else:
             inner = [
                 self.linked(
-                    f"taken{read.tag}{s.tag}", Sym(f"A_qk{read.tag}{s.tag}"), s, self.finish, exclusive=before, strict=not read.sees(s)
+                    f"taken_qk{read.tag}{s.tag}", Sym(f"A_qk{read.tag}{s.tag}"), s, self.finish, exclusive=before, strict=not read.sees(s)
                 )
                 for s in self.operands.streams
             ]

@@ -28,11 +28,11 @@ class _ByValueAdjoint(Adjoint):
         """Prepare, scan backwards, finish."""
         self._prepare()
         self._scan()
+        for s in self.by.operands.streams:
+            self._into_end(s)
         self._correction(self.by.corrector)
         for read in self.by.operands.reads:
             (self._read_across if read.across else self._read)(read)
-        for s in self.by.operands.streams:
-            self._into_end(s)
         if self.by.decay != "none":
             self.add("log_decay", gate_gradient(self.gate, self.by.through_values(S)))
         if self.by.value_decay:
@@ -47,9 +47,7 @@ class _ByValueAdjoint(Adjoint):
             return MatMul(weights, self.by.write(s)), MatMul(weights, gradient, turn_left=True)
         names = (f"dl_{tag}", f"dr_{tag}", f"dg_{tag}")
         value = ScoreGradients(weights, gradient, self.by.write(s), exclusive, strict, values=True)
-        phase.append(
-            Step(", ".join(names), value, "dP", "through the decayed product: what was taken, to the writes and the value side's gate")
-        )
+        phase.append(Step(", ".join(names), value, "dP", "through the decayed product: what was taken; to the writes and the gate"))
         self.value_gate.between.append(Sym(names[2]))
         return Sym(names[0]), Sym(names[1])
 
@@ -98,7 +96,8 @@ class _ByValueAdjoint(Adjoint):
 
     def _scan(self) -> None:
         b, s, scan = self.by, self.by.corrector, self.by.adjoint_scan
-        scan.append(Step(f"Z{s.tag}", self._into_resolved(s), "Z", "gradient of the resolved writes"))
+        into_writes = Sum((Sym(f"dE_read{s.tag}"), self._from_end(s)))
+        scan.append(Step(f"Z{s.tag}", into_writes, "Z", "gradient of the resolved writes"))
         solved = Solved(Sym(f"T{s.tag}"), Sym(f"Z{s.tag}"), turned=True)
         scan.append(Step(f"dX{s.tag}", solved, "dX", "gradient of the right-hand side, by the transposed substitution"))
         inward = b.at_values(b.strength(s, Sym(f"dX{s.tag}")), s.stretch)
@@ -106,10 +105,6 @@ class _ByValueAdjoint(Adjoint):
         direction = s.correct if b.decay == "none" else f"a_in{s.tag}"
         into = MatMul(Sym(direction), Sym(f"dR_in{s.tag}"), turn_left=True)
         scan.append(Step("dS", Sum((Sym("dS_read"), b.through(DS), into)), "dS", "gradient of the state at the chunk's start"))
-
-    def _into_resolved(self, s: StreamNames) -> Node:
-        """The gradient of a stream's resolved writes, through the reads and through the chunk's end state."""
-        return Sum((Sym(f"dE_read{s.tag}"), self._from_end(s)))
 
     def _from_end(self, s: StreamNames) -> Node:
         return self.by.at_values(MatMul(Sym(f"k_end{s.tag}"), DS), "end")
@@ -126,7 +121,8 @@ class _ByValueAdjoint(Adjoint):
             taken, into = self._linked(f"kv{tags}", score, gradient, r, b.adjoint_finish, exclusive=before, strict=True)
             found.append(taken)
             if not r.correct:
-                self._value(r, Sum((self._into_resolved(r), into)))
+                from_end = Sym(f"dE_end{r.tag}") if b.value_decay else self._from_end(r)
+                self._value(r, Sum((Sym(f"dE_read{r.tag}"), from_end, into)))
             weights = self._weighted(f"D_kk{tags}", b.value_score(gradient, b.write(r), exclusive=before, strict=True))
             self._score(s.correct, r.write, weights, score, f"kk{tags}", exclusive=before, strict=True)
         if s.strength:

@@ -156,13 +156,16 @@ class Inverse:
     blocks: tuple[tuple[Node, ...], ...]
 
 
+INVERTED = 8
+"""Tokens of a block of a substitution whose inverse is kept for every value channel: its memory is so many times that of the values."""
+
+
 @dataclass(frozen=True)
 class Substitution:
-    """What solves E = X + c * P(A, E) for any X, where `matrix` A [C, C] is strictly causal and `strength` c a number for every value channel.
+    """What solves E = X + c * P(A, E) for any X, where `matrix` A [C, C] is strictly causal and `strength` c [C, 1] or [C, V], None for 1.
 
-    P(A, E) is the product of A and E, with `decays` the decayed one over the value channels (exp(H_i - G_j) where `exclusive`). Each channel
-    has a system of its own, so there is no inverse but of small blocks: the rest is substituted, block after block. `strength` is [C, 1]
-    or [C, V], None for 1.
+    P(A, E) is the product of A and E, with `decays` the decayed one over the value channels (exp(H_i - G_j) where `exclusive`). Every
+    channel has a system of its own, so there is no inverse but of small blocks: the rest is substituted, block after block.
     """
 
     matrix: Node

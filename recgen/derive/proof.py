@@ -354,7 +354,8 @@ class _ChunkMeaning:
 
     def _solved(self, solver: Substitution, right: Matrix) -> Matrix:
         """E = right + c * P(A, E), token after token."""
-        weights, out = self.value(solver.matrix), []
+        weights = self.value(solver.matrix)
+        out: Matrix = []
         strength = None if solver.strength is None else self.value(solver.strength)
         for i, row in enumerate(right):
             until = i - solver.exclusive

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recgen.derive.chunk_ir import ChunkForm, Step
+from recgen.derive.chunk_ir import ChunkForm, Decayed, DecayedProduct, Node, Score, ScoreGradients, Step, Substitution, nodes
 from recgen.derive.operands import OperandSet
 from recgen.derive.proof import Proof
 from recgen.explaining.chunk import ChunkPrinter, operand_letter
@@ -64,19 +64,32 @@ def _letters(chunk: ChunkForm, operands: OperandSet) -> str:
     stacked = [
         f"{operand_letter(chunk, o.name)} stacks {_lower(chunk, o.name)}"
         for o in chunk.operands
-        if o.name not in ("log_decay", "log_weight", "sign")
+        if o.name not in ("log_decay", "value_log_decay", "log_weight", "sign")
     ]
     text = f"Rows are the C tokens of a chunk: {', '.join(stacked)}"
     if chunk.decay != "none":
         text += "; G sums the log decay g over the chunk's tokens up to and including each"
         if any("before" in repr(s.value) or "exclusive=True" in repr(s.value) for s in (*chunk.prepare, *chunk.finish)):
             text += ", H without it"
+    if chunk.value_decay != "none":
+        text += "; U sums the value side's log decay u likewise"
+        found = (n for phase, _ in (*FORWARD, *ADJOINT) for s in getattr(chunk, phase) for n in nodes(s.value))
+        text += ", U^< without the token" * any(excludes_token(n) for n in found)
     if chunk.stabilized:
         text += "; l is the log weight of what is written, m the running maximum of G + m_0 and of G_i - G_j + l_j over j ≤ i, m_0 that "
         text += "before the chunk"
     if any(o.name == "sign" for o in chunk.operands):
         text += "; here g is the logarithm of the multiplier's magnitude, and every decay over a stretch carries the product of its signs"
     return text + "; S is the state at the chunk's start."
+
+
+def excludes_token(node: Node) -> bool:
+    """Whether a node takes the value side's decay up to just before a token."""
+    if isinstance(node, Decayed):
+        return node.values and node.stretch == "before"
+    if isinstance(node, Substitution):
+        return node.decays and node.exclusive
+    return isinstance(node, Score | DecayedProduct | ScoreGradients) and node.values and node.exclusive
 
 
 def _lower(chunk: ChunkForm, name: str) -> str:

@@ -32,7 +32,8 @@ _AXES = ((7, 5, 3, 2), (20, 9, 4, 3))
 class Roles:
     """What an argument does in the normal form, as far as it matters for drawing it.
 
-    `unit`: vectors along which corrections write or read; `strength`: scalars in a correction's strength; `gate`: what the decay is made
+    `unit`: vectors along which corrections write or read; `strength`: what a correction's strength is made of, scalars and vectors over the
+    values; `gate`: what the decay is made
     of; `reset`: for inputs that can make the decay 0, the value that does.
     """
 
@@ -50,11 +51,15 @@ def roles(form: VerifiedForm) -> Roles:
     corrections = [s for s in form.streams if s.correct is not None] if isinstance(form, NormalForm) else []
     vectors = {a.name for a in form.recurrence.arguments if a.axes}
     unit = _names(t for s in corrections for t in (s.write, s.correct)) & vectors
+    by_channel = {a.name for a in form.recurrence.arguments if isinstance(form, NormalForm) and a.axes == (form.value_axis,)}
     strength = _names(s.strength for s in corrections) - vectors
+    strength |= _names(s.strength for s in corrections if s.strong_by_channel) & by_channel
     multipliers = _multipliers(form)
     gate = _names(multipliers)
     candidates = [(a.name, value) for a in form.recurrence.arguments if a.name in gate and a.role == "input" for value in (-INFINITY, 0.0)]
-    reset = tuple((name, value) for name, value in candidates if _resets(form.recurrence, multipliers, name, value))
+    reset = tuple(
+        (name, value) for name, value in candidates if _resets(form.recurrence, multipliers, name, value, isinstance(form, NormalForm))
+    )
     return Roles(frozenset(unit - gate), frozenset(strength), frozenset(gate), reset)
 
 
@@ -67,20 +72,24 @@ def _multipliers(form: NormalForm | ScanForm) -> tuple[Term, ...]:
     """What the states are multiplied by, but for multipliers that read a state themselves."""
     if isinstance(form, ScanForm):
         return tuple(s.decay for s in form.states if not reads_state(s.decay))
-    if form.decay.log is None:
-        return ()
-    return (form.decay.signed if form.decay.signed is not None else multiplier(form.decay.log),)
+    sides = [form.decay.signed if form.decay.signed is not None else form.decay.log and multiplier(form.decay.log)]
+    sides.append(form.value_decay.log and multiplier(form.value_decay.log))
+    return tuple(x for x in sides if x is not None)
 
 
-def _resets(recurrence: Recurrence, multipliers: tuple[Term, ...], name: str, value: float) -> bool:
-    """Whether this legal value of one argument makes all states forget everything, with options as they are by default."""
+def _resets(recurrence: Recurrence, multipliers: tuple[Term, ...], name: str, value: float, one_is_enough: bool) -> bool:
+    """Whether this legal value of one argument makes all states forget everything, with options as they are by default.
+
+    `one_is_enough`: the multipliers are of two sides of one state, else each is of a state of its own.
+    """
     info = recurrence.argument(name)
     if not info.interval.low <= value <= info.interval.high or not multipliers:
         return False
     sizes = Sizes(1, 1, 1, tuple((axis, 1) for a in recurrence.arguments for axis in a.axes))
     ordinary = {a.name: torch.full((1, 1, 1, 1), _ordinary(a), dtype=torch.float64) for a in recurrence.arguments}
     token = Token(recurrence, {**ordinary, name: torch.full((1, 1, 1, 1), value, dtype=torch.float64)}, {}, sizes, {})
-    return all(float(token.value(term)) == 0.0 for term in multipliers)
+    enough = any if one_is_enough else all
+    return enough(float(token.value(term)) == 0.0 for term in multipliers)
 
 
 def _ordinary(info: ArgumentInfo) -> float:

@@ -214,7 +214,7 @@ class _Verification:
             found.append(
                 f"gradients that the loop itself cannot resolve in float32, held to that loop instead of the tolerance: {self.excused}"
             )
-        if isinstance(self.form, NormalForm) and not self.roles.reset and self.form.decay.kind != "none":
+        if isinstance(self.form, NormalForm) and not self.roles.reset and self.form.decays:
             found.append("no single input can make the decay 0: no hard resets were tried")
         if INTERPRETED:
             found.append("under TRITON_INTERPRET=1, whose bfloat16 arithmetic is wrong: no inputs in half precision")
