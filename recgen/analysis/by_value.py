@@ -12,7 +12,7 @@ from recgen.lang.source import Span
 
 
 def refuse_by_value(form: NormalForm) -> None:
-    """Raises Refusal where a form that differs by value channel has more than one correction of one matrix, or reads across a decay."""
+    """Raises Refusal where a form that differs by value channel has more than one correction of one matrix."""
     if not form.by_value:
         return
     what, span = _what(form)
@@ -23,10 +23,6 @@ def refuse_by_value(form: NormalForm) -> None:
         raise Refusal(f"`{form.columns[0].name}` is one more column of `{form.state.name}`, and {what}; one of the two is compiled", span)
     if len(corrections) > 1:
         raise Refusal(f"the state is corrected along {len(corrections)} directions, and {what}; one correction is compiled with it", span)
-    if form.value_decay.kind != "none" and any(r.across for r in form.reads):
-        read = next(r for r in form.reads if r.across)
-        reason = f"the state is corrected over {form.key_axis}, and a read sums over {form.value_axis}, where it decays by channel"
-        raise Refusal(f"{reason}; reads over {form.key_axis} are compiled", read.query.span)
 
 
 def _what(form: NormalForm) -> tuple[str, Span | None]:

@@ -219,17 +219,22 @@ class Adjoint:
         (self.gate.before if before else self.gate.start).append(Hadamard(gradient, read_in))
         self.b.adjoint_finish += self.b.found_across(read)
         for s in self.b.operands.streams:
-            tag, weights = f"qe{read.tag}{s.tag}", Sym(f"A_qe{read.tag}{s.tag}")
-            self.add(read.query, MatMul(Sym(f"P_{tag}"), self.b.write(s)))
-            if self.b.decay == "vector":
-                names = (f"dl_{tag}", f"dr_{tag}", f"dg_{tag}")
-                scores = ScoreGradients(weights, gradient, Sym(s.write), before, not read.sees(s))
-                self.step(", ".join(names), scores, "dA", "through the decayed product: what was read, to the writes and the gate")
-                self.add(s.write, Sym(names[1]))
-                self.gate.between.append(Sym(names[2]))
-            else:
-                self.add(s.write, MatMul(weights, gradient, turn_left=True))
-                (self.gate.links_before if before else self.gate.links).append(Hadamard(weights, Sym(f"D_{tag}")))
+            self.add(read.query, MatMul(Sym(f"P_qe{read.tag}{s.tag}"), self.b.write(s)))
+            self._into_taken(read, s)
+
+    def _into_taken(self, read: ReadNames, s: StreamNames) -> None:
+        """From what a read across takes of a stream's write directions, to those and the gate."""
+        gradient, before = Sym(f"d_read{read.tag}"), read.lag == 1
+        tag, weights = f"qe{read.tag}{s.tag}", Sym(f"A_qe{read.tag}{s.tag}")
+        if self.b.decay == "vector":
+            names = (f"dl_{tag}", f"dr_{tag}", f"dg_{tag}")
+            scores = ScoreGradients(weights, gradient, Sym(s.write), before, not read.sees(s))
+            self.step(", ".join(names), scores, "dA", "through the decayed product: what was read, to the writes and the gate")
+            self.add(s.write, Sym(names[1]))
+            self.gate.between.append(Sym(names[2]))
+        else:
+            self.add(s.write, MatMul(weights, gradient, turn_left=True))
+            (self.gate.links_before if before else self.gate.links).append(Hadamard(weights, Sym(f"D_{tag}")))
 
     def _correction(self, s: StreamNames) -> None:
         found: list[Node] = [Sym(f"found_in{s.tag}")]

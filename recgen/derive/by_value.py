@@ -75,6 +75,22 @@ class ByValueBuilder(Builder):
             return self.inward_across(read)
         return self.at_values(self.inward(read.query, f"q_in{read.tag}", read.stretch), read.stretch)
 
+    def inward_across(self, read: ReadNames) -> Node:
+        """What a read across takes of the incoming state."""
+        if not self.value_decay:
+            return super().inward_across(read)
+        return self.decayed(MatMul(Sym(f"q_across{read.tag}"), S, turn_right=True), read.stretch)
+
+    def found_across(self, read: ReadNames) -> list[Step]:
+        """The weights of a read across: what its query finds in each resolved write, which decays by the value side in between."""
+        if not self.value_decay:
+            return super().found_across(read)
+        steps, before = [], read.lag == 1
+        for s in self.operands.streams:
+            found = self.value_score(Sym(read.query), self.write(s), exclusive=before, strict=not read.sees(s))
+            steps.append(Step(f"A_qe{read.tag}{s.tag}", found, "A^qe", "what each query across finds in each write of the chunk"))
+        return steps
+
     # ---------------------------------------------------------------- forward
 
     def forward(self) -> None:
@@ -82,6 +98,10 @@ class ByValueBuilder(Builder):
         self._gammas()
         for read in self.operands.ordinary:
             self._scores(read)
+        for read in self.operands.across:
+            if self.value_decay:
+                inward = self.at_values(Sym(read.query), read.stretch)
+                self.prepare.append(Step(f"q_across{read.tag}", inward, "Q^in", "queries across decayed from the chunk's start"))
         self._substitution()
         for s in self.operands.streams:
             meaning = "write directions decayed to the chunk's end"

@@ -69,15 +69,28 @@ class _ByValueAdjoint(Adjoint):
 
     def _into_writes(self, read: ReadNames, s: StreamNames) -> Node:
         """The gradient of a stream's resolved writes through a read."""
-        if read.across:
-            return self._into_values(read, s)
         tags = f"{read.tag}{s.tag}"
         flags = {"exclusive": read.lag == 1, "strict": not read.sees(s)}
+        if read.across:
+            return self._into_found(read, s, **flags) if self.by.value_decay else self._into_values(read, s)
         return self._linked(f"qv{tags}", Sym(f"A_qk{tags}"), Sym(f"d_read{read.tag}"), s, self.by.adjoint_prepare, **flags)[1]
+
+    def _into_found(self, read: ReadNames, s: StreamNames, *, exclusive: bool, strict: bool) -> Node:
+        """Through what a query across finds, a score over the value channels: to the writes; the query's part and the gate's are kept."""
+        tag = f"qx{read.tag}{s.tag}"
+        names = (f"dl_{tag}", f"dr_{tag}", f"dg_{tag}")
+        weights = Sym(f"P_qe{read.tag}{s.tag}")
+        scores = ScoreGradients(weights, Sym(read.query), self.by.write(s), exclusive, strict, values=True)
+        meaning = "through the scores across: to each side and the value side's gate"
+        self.by.adjoint_prepare.append(Step(", ".join(names), scores, "dA", meaning))
+        self.add(read.query, Sym(names[0]))
+        self.value_gate.between.append(Sym(names[2]))
+        return Sym(names[1])
 
     def _outward(self, read: ReadNames) -> None:
         """The gradient of a read decayed from the chunk's start, where that is not what the query carries."""
-        value = self.by.at_values(Sym(f"d_read{read.tag}"), read.stretch)
+        gradient = Sym(f"d_read{read.tag}")
+        value = gradient if read.across else self.by.at_values(gradient, read.stretch)
         if self.by.decay == "scalar" or (read.across and self.by.decay == "vector"):
             value = Decayed(value, read.stretch)
         if not isinstance(value, Sym):
@@ -89,6 +102,8 @@ class _ByValueAdjoint(Adjoint):
         return Sym(f"{'dO_in' if made else 'd_read'}{read.tag}")
 
     def _into_state(self, read: ReadNames) -> Node:
+        if read.across and self.by.value_decay:
+            return MatMul(self._outward_across(read), Sym(f"q_across{read.tag}"), turn_left=True)
         if read.across:
             return super()._into_state(read)
         query = f"q_in{read.tag}" if self.by.decay == "vector" else read.query
@@ -158,6 +173,24 @@ class _ByValueAdjoint(Adjoint):
             tags, flags = f"{read.tag}{s.tag}", {"exclusive": before, "strict": not read.sees(s)}
             weights = self._weighted(f"D_qk{tags}", b.value_score(gradient, b.write(s), **flags))
             self._score(read.query, s.write, weights, Sym(f"A_qk{tags}"), f"qk{tags}", **flags)
+
+    def _outward_across(self, read: ReadNames) -> Sym:
+        """The gradient of a read across, decayed from the chunk's start by the key side."""
+        return Sym(f"{'d_read' if self.by.decay == 'none' else 'dO_in'}{read.tag}")
+
+    def _read_across(self, read: ReadNames) -> None:
+        b, before, gradient = self.by, read.lag == 1, Sym(f"d_read{read.tag}")
+        if not b.value_decay:
+            super()._read_across(read)
+            return
+        outer = b.at_values(MatMul(self._outward_across(read), S), read.stretch)
+        inward = self.step(f"dq_in{read.tag}", outer, "dq^in", "from the incoming state")
+        self.add(read.query, inward)
+        read_in = self.step(f"read_in{read.tag}", b.inward_across(read), "O^in", "what the queries read of the incoming state")
+        self._crossing(not before, Hadamard(gradient, read_in), Hadamard(Sym(read.query), inward))
+        b.adjoint_finish += b.found_across(read)
+        for s in b.operands.streams:
+            self._into_taken(read, s)
 
     def _into_end(self, s: StreamNames) -> None:
         """What the chunk's end state gives to a write direction and to the gates."""

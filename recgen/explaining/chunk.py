@@ -47,7 +47,7 @@ _STEPS = {
     "D_kk": "dA^kk", "P_qk": "M^qk", "P_kk": "M^kk", "dl_qk": "dQ^qk", "dr_qk": "dK^qk", "dg_qk": "N^qk", "dr_kk": "dK^kk",
     "dg_kk": "N^kk", "written": "X^all", "A_qe": "A^qe", "taken": "O^qe",
     "taken_qk": "O^qk", "found_kk": "F^kk", "dR_in": "dF^in", "dE_end": "dE^end", "dl_qv": "O^qk", "dr_qv": "dE^qk", "dg_qv": "N^qv",
-    "dl_kv": "F^kk", "dr_kv": "dE^kk", "dg_kv": "N^kv",
+    "q_across": "Q^in", "dl_qx": "dQ^qe", "dr_qx": "dE^qe", "dg_qx": "N^qx", "dl_kv": "F^kk", "dr_kv": "dE^kk", "dg_kv": "N^kv",
     "D_qe": "dA^qe", "P_qe": "M^qe", "read_in": "O^in", "dl_qe": "O^qe", "dr_qe": "dK^qe", "dg_qe": "N^qe",
 }  # fmt: skip
 """Names of steps without their tags, as letters."""
