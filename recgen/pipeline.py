@@ -111,10 +111,11 @@ def _analyzed(recurrence: Recurrence, reporter: Reporter) -> NormalForm | ScanFo
     reasons = reasons_against_chunks(recurrence)
     if not reasons and recurrence.plan != "scan":
         form = analyze(recurrence)
-        grows = not form.decay.bounded and form.stabilizer is None  # a running maximum keeps what is carried within bounds
-        if grows or form.decay.signed is not None:
-            what = "it may be negative" if form.decay.bounded else "the state may grow without bound"
-            _warn_of_decay(form.decay.log, form.state, what, reporter)
+        for decay in (form.decay, form.value_decay):
+            grows = not decay.bounded and form.stabilizer is None  # a running maximum keeps what is carried within bounds
+            if grows or decay.signed is not None:
+                what = "it may be negative" if decay.bounded else "the state may grow without bound"
+                _warn_of_decay(decay.log, form.state, what, reporter)
         return form
     try:
         if recurrence.stabilize:

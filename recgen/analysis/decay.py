@@ -8,7 +8,6 @@ from recgen.analysis.algebra import Refusal, plus, scalar_term, times
 from recgen.analysis.normal_form import NO_DECAY, Decay
 from recgen.lang.domains import interval
 from recgen.lang.recurrence import Recurrence, StateInfo
-from recgen.lang.source import Span
 from recgen.lang.terms import SCALAR, Apply, Argument, Constant, Term, walk
 
 
@@ -46,13 +45,7 @@ def decays_of(parts: list[Multiplier], recurrence: Recurrence, state: StateInfo)
     if whole.diagonal is None:
         keys, values = Multiplier(1.0, (), None), replace(keys, diagonal=whole.values)
     (decay, _), (value_decay, _) = decay_of([keys], recurrence, state), decay_of([values], recurrence, state)
-    if value_decay.signed is not None:
-        raise Refusal("the decay of the value side may be negative, as far as its domain says; one that is not is compiled", _span(whole))
     return decay, value_decay, whole
-
-
-def _span(whole: Multiplier) -> Span | None:
-    return None if whole.values is None else whole.values.span
 
 
 def decay_of(parts: list[Multiplier], recurrence: Recurrence, state: StateInfo) -> tuple[Decay, Multiplier]:

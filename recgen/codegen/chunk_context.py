@@ -112,7 +112,7 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
         joined=joined_lines(form) if len(form.recurrence.states) > 1 else (),
         joined_layout=state_shape(chunk).replace("sizes.keys", "K").replace("sizes.values", "V"),
         apart=apart_lines(form),
-        signed=form.decay.signed is not None,
+        signed=_signed(form),
         bounded=form.decay.bounded and form.value_decay.bounded,
         exclusive=_exclusive(found) or not stretches(every).isdisjoint(("from_start_before", "value_from_start_before")),
         gamma=not chunk.stabilized and _has(found, lambda n: isinstance(n, Gamma)),
@@ -134,22 +134,27 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
         reads=", ".join(chunk.reads),
         read_count=len(chunk.reads),
         gradients=", ".join(name for _, name in chunk.gradients),
-        forward_decays=decay_lines(chunk, (*forward_prepare, *chunk.scan, *finish), form.decay.signed is not None),
+        forward_decays=decay_lines(chunk, (*forward_prepare, *chunk.scan, *finish), _signed(form)),
         forward_memory=forward_scan.memory(like),
         prepare=tuple(flat.line(s) for s in forward_prepare),
         scan=forward_scan.lines("states[i + 1]"),
         finish=tuple(flat.line(s) for s in finish),
-        backward_decays=decay_lines(chunk, (*backward_prepare, *adjoint), form.decay.signed is not None),
+        backward_decays=decay_lines(chunk, (*backward_prepare, *adjoint), _signed(form)),
         backward_memory=backward_scan.memory(like),
         backward_prepare=tuple(flat.line(s) for s in backward_prepare),
         adjoint_prepare=tuple(flat.line(s) for s in chunk.adjoint_prepare),
         adjoint_scan=backward_scan.lines("gradients[i]"),
         adjoint_finish=tuple(flat.line(s) for s in chunk.adjoint_finish),
         rereads=rereads,
-        reread_decays=decay_lines(chunk, reread, form.decay.signed is not None),
+        reread_decays=decay_lines(chunk, reread, _signed(form)),
         reread=tuple(flat.line(s) for s in reread),
         token=_token(form, operands),
     )
+
+
+def _signed(form: NormalForm) -> bool:
+    """Whether the decay of either side may be negative."""
+    return form.decay.signed is not None or form.value_decay.signed is not None
 
 
 def _exclusive(found: list[Node]) -> bool:
@@ -173,10 +178,16 @@ def decay_lines(chunk: ChunkForm, steps: tuple[Step, ...], signed: bool) -> tupl
     of_keys = {name for name in used if not name.startswith("value_")}
     lines: list[str] = []
     if of_keys or any(isinstance(n, Gamma) or (isinstance(n, Links) and not n.values) for n in every):
-        lines += _side_lines(of_keys, "", ", sign" * signed)
+        lines += _side_lines(of_keys, "", _sign_argument("sign", "log_decay", chunk) * signed)
     if of_values or any(isinstance(n, Links) and n.values for n in every):
-        lines += _side_lines(of_values, "value_", ", torch.ones_like(value_log_decay)" * signed)
+        lines += _side_lines(of_values, "value_", _sign_argument("value_sign", "value_log_decay", chunk) * signed)
     return tuple(lines)
+
+
+def _sign_argument(name: str, log_decay: str, chunk: ChunkForm) -> str:
+    """The signs of a side, of which only the other may have some."""
+    known = any(o.name == name for o in chunk.operands)
+    return f", {name if known else f'torch.ones_like({log_decay})'}"
 
 
 def _side_lines(used: set[str], side: str, sign: str) -> list[str]:
@@ -271,7 +282,8 @@ def _token(form: NormalForm, operands: OperandSet) -> tuple[Line, ...]:
         lines.append(Line("the state forgets", f"D = S * {decay}"))
         decayed = "D"
     if form.value_decay.kind != "none":
-        lines.append(Line("its values forget", f"D = {decayed} * torch.exp(value_log_decay)"))
+        sign = " * value_sign" if form.value_decay.signed is not None else ""
+        lines.append(Line("its values forget", f"D = {decayed} * torch.exp(value_log_decay){sign}"))
         decayed = "D"
     slots = sorted({s.slot for s in operands.streams})
     early = [r for r in operands.reads if r.lag == 0 and r.slot < slots[0]]

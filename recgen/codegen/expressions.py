@@ -9,7 +9,7 @@ from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.chunk_layout import in_chunks
 from recgen.codegen.torch_printer import column_slice, operand_text, operations, program_lines
 from recgen.derive.gradient import differentiate
-from recgen.derive.operands import OperandSet
+from recgen.derive.operands import SIGNS, OperandSet
 from recgen.derive.program import Branch, Program, Statement, Value, complete, lower, mentioned
 from recgen.derive.reads import ReadSet, ReadValues, read_set
 from recgen.lang.recurrence import ArgumentInfo, Recurrence
@@ -64,7 +64,7 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
     program = complete(lower(operands.terms, inputs, names, reserved | {o.name for o in operands.operands}), operands.terms)
     sizes = {o.name: o.size for o in operands.operands}
     printed = in_chunks(program, sizes, always_there(recurrence))
-    differentiable = Program(program.inputs, program.statements, tuple(r for r in program.results if r[0] != "sign"))
+    differentiable = Program(program.inputs, program.statements, tuple(r for r in program.results if r[0] not in SIGNS))
     backward, cotangents = differentiate(differentiable, arguments, reserved)
     reads = read_set(form, operands, "read")
     outputs = tuple((o.name, o.value) for o in form.outputs)
@@ -75,7 +75,7 @@ def build_expressions(form: NormalForm, operands: OperandSet) -> Expressions:
         operands=(*axis_lines(recurrence, [t for _, t in operands.terms]), *program_lines(printed.statements, always_there(recurrence))),
         operand_results=printed.results,
         operands_gradient=(*_squeezed(cotangents, sizes), *_body(backward, form, operands.terms)),
-        operand_cotangents=_parameters(cotangents, [name for name, _ in operands.terms if name != "sign"]),
+        operand_cotangents=_parameters(cotangents, [name for name, _ in operands.terms if name not in SIGNS]),
         operand_gradients=_results(backward, arguments),
         readout=(*_columns_apart(reads), *_body(readout, form, outputs)),
         read_names=(*(r.values.name for r in reads.reads), *((reads.maximum.name,) if reads.maximum else ())),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.triton_arguments import KernelArgument, kernel_arguments, kernel_axes
 from recgen.codegen.triton_printer import Numbers, ProgramPrinter
-from recgen.derive.operands import OperandSet, ReadNames
+from recgen.derive.operands import SIGNS, OperandSet, ReadNames
 from recgen.derive.program import Branch, Literal, Statement, Value, assigned, lower
 from recgen.derive.reads import read_set
 from recgen.lang.terms import Apply, Term
@@ -80,12 +80,13 @@ class Token:
         self.reserved = internal | {a.value.name for a in self.arguments}
         self.columns = tuple(c.name for c in form.columns)
         self.stabilized = operands.stabilized
-        logs = () if self.stabilized else ("log_decay", "value_log_decay", "sign")
+        logs = () if self.stabilized else ("log_decay", "value_log_decay", *SIGNS)
         self.roles = tuple((name, term) for name, term in operands.terms if name not in logs)
         if form.decay.log is not None and not self.stabilized:
             self.roles += ((DECAY, form.decay.signed if form.decay.signed is not None else multiplier(form.decay.log)),)
         if form.value_decay.log is not None:
-            self.roles += ((VALUE_DECAY, multiplier(form.value_decay.log)),)
+            gamma = form.value_decay.signed
+            self.roles += ((VALUE_DECAY, gamma if gamma is not None else multiplier(form.value_decay.log)),)
         self.operand_program = lower(self.roles, inputs, names, self.reserved)
         self.reserved |= assigned(self.operand_program.statements)
         self.read_set = read_set(form, operands, "R")

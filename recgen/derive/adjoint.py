@@ -24,7 +24,7 @@ from recgen.derive.chunk_ir import (
     Symmetric,
 )
 from recgen.derive.forward import Builder, S, total
-from recgen.derive.operands import ReadNames, StreamNames
+from recgen.derive.operands import SIGNS, ReadNames, StreamNames
 
 DS = Sym("dS")
 
@@ -88,7 +88,7 @@ class Adjoint:
     def _totals(self) -> None:
         """The gradient of every operand."""
         for operand in self.b.operands.operands:
-            if operand.name == "sign":  # piecewise constant
+            if operand.name in SIGNS:
                 continue
             parts = self.parts[operand.name]
             self.step(f"d_{operand.name}", total(parts), f"d{operand.symbol}", f"gradient of {operand.symbol}")

@@ -8,7 +8,7 @@ from recgen.derive.by_value import ByValueBuilder
 from recgen.derive.by_value_adjoint import add_adjoint_by_value
 from recgen.derive.chunk_ir import ChunkForm
 from recgen.derive.forward import Builder
-from recgen.derive.operands import OperandSet
+from recgen.derive.operands import SIGNS, OperandSet
 
 
 def _built(form: NormalForm, operands: OperandSet) -> Builder:
@@ -40,6 +40,6 @@ def derive(form: NormalForm, operands: OperandSet) -> ChunkForm:
         tuple(b.adjoint_prepare),
         tuple(b.adjoint_scan),
         tuple(b.adjoint_finish),
-        tuple((o.name, f"d_{o.name}") for o in operands.operands if o.name != "sign"),
+        tuple((o.name, f"d_{o.name}") for o in operands.operands if o.name not in SIGNS),
         form.value_decay.kind,
     )

@@ -8,6 +8,9 @@ from recgen.analysis.normal_form import NormalForm
 from recgen.derive.chunk_ir import Operand
 from recgen.lang.terms import Apply, Term
 
+SIGNS = ("sign", "value_sign")
+"""Operands that are piecewise constant."""
+
 
 @dataclass(frozen=True)
 class StreamNames:
@@ -141,6 +144,8 @@ def name_operands(form: NormalForm) -> OperandSet:
             namer.name(Apply("sign_of", (form.decay.signed,), form.decay.signed.shape), "sign", size, "sign")
     if form.value_decay.log is not None:
         namer.gate(form.value_decay.log, "value_log_decay", "V", "u")
+        if form.value_decay.signed is not None:
+            namer.name(Apply("sign_of", (form.value_decay.signed,), form.value_decay.signed.shape), "value_sign", "V", "sign")
     if form.stabilizer is not None:
         namer.gate(form.stabilizer.weight, "log_weight", "1", "l")
     return OperandSet(tuple(namer.operands), tuple(namer.terms), reads, tuple(streams), len(form.columns), form.stabilizer is not None)

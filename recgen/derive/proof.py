@@ -32,7 +32,7 @@ from recgen.derive.chunk_ir import (
     Through,
 )
 from recgen.derive.meaning import Matrix, Meaning, States, Symbols, Unknown, multiplier, product, turned
-from recgen.derive.operands import OperandSet
+from recgen.derive.operands import SIGNS, OperandSet
 from recgen.lang.terms import SCALAR, Apply, Read, State, Term, rebuild
 
 
@@ -125,7 +125,7 @@ class _Sides:
         values: dict[str, Matrix] = {}
         for operand in self.operands.operands:
             term = self.operands.term(operand.name)
-            if operand.name not in ("log_decay", "value_log_decay", "log_weight", "sign"):
+            if operand.name not in ("log_decay", "value_log_decay", "log_weight", *SIGNS):
                 values[operand.name] = [[x for (x,) in self.meaning.value(term, t, {})] for t in range(self.tokens)]
         initial = self._initial()
         scales = self._scales(initial)
@@ -203,10 +203,11 @@ class _Sides:
 
     def _value_multipliers(self) -> list[list[Any]]:
         """The decay of every token and value channel."""
-        log = self.form.value_decay.log
-        if log is None:
+        decay = self.form.value_decay
+        if decay.log is None:
             return []
-        return [[x for (x,) in self.meaning.value(multiplier(log), t, {})] for t in range(self.tokens)]
+        gamma = multiplier(decay.log) if decay.signed is None else decay.signed
+        return [[x for (x,) in self.meaning.value(gamma, t, {})] for t in range(self.tokens)]
 
     def _weights(self, scales: list[States]) -> list[Any]:
         """exp(l - m[t]) of every token, 1 without a stabilizer."""

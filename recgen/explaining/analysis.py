@@ -76,7 +76,7 @@ def not_needed(form: NormalForm, operands: OperandSet) -> tuple[str, ...]:
         found.append("Γ: " + ("no key decays" if form.value_decay.kind != "none" else "nothing decays") + ", a causal mask does")
     elif form.decay.kind == "scalar":
         found.append("scores of their own for every channel: one Γ [C, C] serves all")
-    if form.decay.kind != "none" and form.decay.signed is None:
+    if form.decays and form.decay.signed is None and form.value_decay.signed is None:
         found.append("a sign beside the decay: it is known not to be negative")
     shared = [s.tag for s in operands.streams if s.correct and s.correct == s.write]
     if shared:
@@ -113,7 +113,8 @@ def _decay(form: NormalForm, s: Style) -> str:
 
 
 def _value_decay(form: NormalForm, s: Style) -> str:
-    return "" if form.value_decay.kind == "none" else s.times + s.diag(s.exp("u"))
+    factor = s.exp("u") if form.value_decay.signed is None else s.symbol("γ")
+    return "" if form.value_decay.kind == "none" else s.times + s.diag(factor)
 
 
 def _scale(form: NormalForm, at: str, s: Style) -> str:
@@ -164,7 +165,10 @@ def _bindings(form: NormalForm, printer: TermPrinter) -> list[tuple[Formula, str
         add("α", 0, (), form.decay.signed, "what multiplies the state; of either sign")
     elif form.decay.log is not None:
         add("g", 0, (), form.decay.log, "log decay" + (", constant in time" if form.decay.constant else ""))
-    add("u", 0, (), form.value_decay.log, "log decay of the value side" + ", constant in time" * form.value_decay.constant)
+    if form.value_decay.signed is not None:
+        add("γ", 0, (), form.value_decay.signed, "what multiplies the value side; of either sign")
+    else:
+        add("u", 0, (), form.value_decay.log, "log decay of the value side" + ", constant in time" * form.value_decay.constant)
     if form.stabilizer is not None:
         add("l", 0, (), form.stabilizer.weight, "log weight of what is written")
     for i, s in enumerate(form.streams):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from recgen.derive.chunk_ir import ChunkForm, Decayed, DecayedProduct, Node, Score, ScoreGradients, Step, Substitution, nodes
-from recgen.derive.operands import OperandSet
+from recgen.derive.operands import SIGNS, OperandSet
 from recgen.derive.proof import Proof
 from recgen.explaining.chunk import ChunkPrinter, operand_letter
 from recgen.explaining.document import Block, Equations, Items, Paragraph, Stage
@@ -64,7 +64,7 @@ def _letters(chunk: ChunkForm, operands: OperandSet) -> str:
     stacked = [
         f"{operand_letter(chunk, o.name)} stacks {_lower(chunk, o.name)}"
         for o in chunk.operands
-        if o.name not in ("log_decay", "value_log_decay", "log_weight", "sign")
+        if o.name not in ("log_decay", "value_log_decay", "log_weight", *SIGNS)
     ]
     text = f"Rows are the C tokens of a chunk: {', '.join(stacked)}"
     if chunk.decay != "none":
@@ -72,14 +72,17 @@ def _letters(chunk: ChunkForm, operands: OperandSet) -> str:
         if any("before" in repr(s.value) or "exclusive=True" in repr(s.value) for s in (*chunk.prepare, *chunk.finish)):
             text += ", H without it"
     if chunk.value_decay != "none":
-        text += "; U sums the value side's log decay u likewise"
+        until = " over the chunk's tokens up to and including each" if chunk.decay == "none" else " likewise"
+        text += f"; U sums the value side's log decay u{until}"
         found = (n for phase, _ in (*FORWARD, *ADJOINT) for s in getattr(chunk, phase) for n in nodes(s.value))
         text += ", U^< without the token" * any(excludes_token(n) for n in found)
     if chunk.stabilized:
         text += "; l is the log weight of what is written, m the running maximum of G + m_0 and of G_i - G_j + l_j over j ≤ i, m_0 that "
         text += "before the chunk"
-    if any(o.name == "sign" for o in chunk.operands):
-        text += "; here g is the logarithm of the multiplier's magnitude, and every decay over a stretch carries the product of its signs"
+    signed = [letter for name, letter in zip(SIGNS, "gu", strict=True) if any(o.name == name for o in chunk.operands)]
+    if signed:
+        text += f"; here {' and '.join(signed)} is the logarithm of the multiplier's magnitude, and every decay over a stretch carries the "
+        text += "product of its signs"
     return text + "; S is the state at the chunk's start."
 
 

@@ -72,9 +72,8 @@ def _multipliers(form: NormalForm | ScanForm) -> tuple[Term, ...]:
     """What the states are multiplied by, but for multipliers that read a state themselves."""
     if isinstance(form, ScanForm):
         return tuple(s.decay for s in form.states if not reads_state(s.decay))
-    sides = [form.decay.signed if form.decay.signed is not None else form.decay.log and multiplier(form.decay.log)]
-    sides.append(form.value_decay.log and multiplier(form.value_decay.log))
-    return tuple(x for x in sides if x is not None)
+    logs = ((d.signed, d.log) for d in (form.decay, form.value_decay))
+    return tuple(multiplier(log) if signed is None else signed for signed, log in logs if log is not None)
 
 
 def _resets(recurrence: Recurrence, multipliers: tuple[Term, ...], name: str, value: float, one_is_enough: bool) -> bool:
