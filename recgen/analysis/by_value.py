@@ -22,13 +22,15 @@ def refuse_by_value(form: NormalForm) -> None:
     if form.columns:
         raise Refusal(f"`{form.columns[0].name}` is one more column of `{form.state.name}`, and {what}; one of the two is compiled", span)
     if len(corrections) > 1:
-        raise Refusal(f"the state is corrected along {len(corrections)} directions, and {what}; one correction is compiled with it", span)
+        raise Refusal(
+            f"`{form.state.name}` is corrected along {len(corrections)} directions, and {what}; one correction is compiled with it", span
+        )
 
 
 def _what(form: NormalForm) -> tuple[str, Span | None]:
     """What differs by value channel, and where."""
     if form.value_decay.log is not None:
-        return f"decays by channel over {form.value_axis}", form.value_decay.log.span or form.state.span
+        return f"`{form.state.name}` decays by channel over {form.value_axis}", form.value_decay.log.span or form.state.span
     stream = next(s for s in form.streams if s.strong_by_channel)
     assert stream.strength is not None
     return "a correction has a strength of its own for each value channel", stream.strength.span or form.state.span

@@ -343,6 +343,8 @@ class _ChunkMeaning:
 
     def _decayed_product(self, node: DecayedProduct) -> Matrix:
         weights, right = self.value(node.weights), self.value(node.right)
+        if node.values:
+            self._require_causal(weights, node.strict or node.exclusive)
         out = []
         for i in range(self.tokens):
             linked = range(i + 1 - (node.strict or node.exclusive))
@@ -353,9 +355,17 @@ class _ChunkMeaning:
             out.append(row)
         return out
 
+    @staticmethod
+    def _require_causal(weights: Matrix, strict: bool) -> None:
+        """What the code of these nodes never reads has to be 0."""
+        beyond = (x for i, row in enumerate(weights) for x in row[i + (not strict) :])
+        if any(not isinstance(x, Unknown) and x != 0 for x in beyond):
+            raise ProofFailed("weights of tokens that are not linked")
+
     def _solved(self, solver: Substitution, right: Matrix) -> Matrix:
         """E = right + c * P(A, E), token after token."""
         weights = self.value(solver.matrix)
+        self._require_causal(weights, True)
         out: Matrix = []
         strength = None if solver.strength is None else self.value(solver.strength)
         for i, row in enumerate(right):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recgen.derive.chunk_ir import Causal, Decayed, DecayedProduct, Gamma, Inverse, Negative, Node, Score, Step, Sum
+from recgen.derive.chunk_ir import Causal, Decayed, DecayedProduct, Gamma, Inverse, Negative, Node, Score, Step, Substitution, Sum, Through
 from recgen.derive.proof import ProofFailed, prove
 from recgen.pipeline import Compiled, ScanCompiled, compile_text
 
@@ -21,6 +21,9 @@ SPECS = (
     "tests/specs/two_reads",
     "tests/specs/value_decay_read",
     "tests/specs/value_error",
+    "tests/specs/value_forget",
+    "tests/specs/value_forget_after",
+    "tests/specs/value_strengths",
 )
 PHASES = ("prepare", "scan", "finish")
 
@@ -34,6 +37,8 @@ def turned_over(node: Node) -> Node:
     """The step's value with the other sign."""
     if isinstance(node, Inverse):
         return Inverse(tuple(tuple(Negative(b) for b in row) for row in node.blocks))
+    if isinstance(node, Substitution):
+        return replace(node, matrix=Negative(node.matrix))
     return Negative(node)
 
 
@@ -58,12 +63,18 @@ def other_node(node: Node) -> Node | None:
             return Causal(matrix, not strict)
         case Gamma(exclusive):
             return Gamma(not exclusive)
-        case Score(left, right, exclusive, strict):
-            return Score(left, right, exclusive, not strict) if not exclusive else Score(left, right, False, strict)
-        case DecayedProduct(weights, right, exclusive, strict):
-            return DecayedProduct(weights, right, False, strict if exclusive else not strict)
-        case Decayed(matrix, stretch):
-            return Decayed(matrix, {"start": "before", "before": "start", "end": "start"}[stretch])
+        case DecayedProduct(strict=True, exclusive=False, values=True):
+            return None  # the weights are strictly causal anyway
+        case Score() | DecayedProduct():
+            return replace(node, exclusive=False) if node.exclusive else replace(node, strict=not node.strict)
+        case Decayed(stretch=stretch):
+            return replace(node, stretch={"start": "before", "before": "start", "end": "start"}[stretch])
+        case Substitution(decays=True):
+            return replace(node, exclusive=not node.exclusive)
+        case Substitution():
+            return replace(node, strength=None)
+        case Through(matrix, True):
+            return matrix
         case Sum(terms) if len(terms) > 1:
             return Sum(terms[:-1])
     return None

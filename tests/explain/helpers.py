@@ -25,6 +25,9 @@ GOLDEN = {
         ("tests/specs/two_corrections", "analyze", "latex"),
         ("tests/specs/two_corrections", "derive", "text"),
         ("tests/specs/two_reads", "analyze", "text"),
+        ("tests/specs/value_forget", "analyze", "text"),
+        ("tests/specs/value_forget_after", "derive", "text"),
+        ("tests/specs/value_forget", "plan", "text"),
     )
 }
 
