@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.cumulated_decays import decay_lines
@@ -52,6 +52,7 @@ class ChunkContext:
     gamma: bool
     inverse: bool
     block_inverse: bool
+    adds_products: bool
     substitution: bool
     inverted: int
     blocks: bool
@@ -101,7 +102,7 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
     prepared = (*backward_prepare, *chunk.adjoint_prepare)
     backward_scan = _Scan(chunk, chunk.adjoint_scan, prepared, chunk.adjoint_finish, "dS")
     like = operands.operands[0].name
-    return ChunkContext(
+    context = ChunkContext(
         decays=chunk.decay != "none" or chunk.value_decay != "none",
         value_decay=chunk.value_decay != "none",
         columns=chunk.columns,
@@ -119,6 +120,7 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
         gamma=not chunk.stabilized and _has(found, lambda n: isinstance(n, Gamma)),
         inverse=_has(found, lambda n: isinstance(n, Inverse)),
         block_inverse=_has(found, lambda n: isinstance(n, Inverse) and len(n.blocks) > 1),
+        adds_products=False,
         substitution=form.by_value,
         inverted=INVERTED,
         blocks=_has(found, lambda n: isinstance(n, Links | Substitution)),
@@ -151,6 +153,9 @@ def build_chunk_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm
         reread=tuple(flat.line(s) for s in reread),
         token=_token(form, operands),
     )
+    lines = (*context.prepare, *context.scan, *context.finish, *context.backward_prepare, *context.adjoint_prepare, *context.adjoint_scan)
+    printed = (line.code for line in (*lines, *context.adjoint_finish, *context.reread))
+    return replace(context, adds_products=any("_add_product(" in code for code in printed))
 
 
 def _signed(form: NormalForm) -> bool:
