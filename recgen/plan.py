@@ -74,9 +74,9 @@ class TokenPlan:
 
 def make_plan(form: NormalForm, tuned: tuple[ChunkTiles, ...] = ()) -> KernelPlan:
     """The plan of a form; `tuned`: rows of tiles that go before those of the table."""
-    if form.by_value:
-        return KernelPlan(RecurrentTiles(), (), SegmentPlan(fill=0, least=4), tokens=_tokens(form), on_gpu=False, kernels=False)
     segments = SegmentPlan(fill=3 if form.feedback else 8, least=4)
+    if form.by_value:
+        return KernelPlan(RecurrentTiles(), (), segments, tokens=_tokens(form), on_gpu=False, kernels=False)
     rows = tuned + rows_for(form.decay.kind, form.feedback, form.whole_values, bool(form.columns))
     on_gpu = not any(r.across for r in form.reads)
     return KernelPlan(RecurrentTiles(), rows, segments, tuned=tuned, tokens=_tokens(form), on_gpu=on_gpu)
