@@ -130,7 +130,10 @@ def _analyzed(recurrence: Recurrence, reporter: Reporter) -> NormalForm | Couple
     if not reasons and recurrence.plan != "scan":
         form = chunkwise(recurrence)
         stabilized = form.stabilizer is not None  # a running maximum keeps what is carried within bounds
-        decays = zip(form.decays, form.states, strict=True) if isinstance(form, CoupledForm) else ((form.decay, form.state),)
+        if isinstance(form, CoupledForm):
+            decays = tuple(zip(form.decays, form.states, strict=True))
+        else:
+            decays = ((form.decay, form.state), (form.value_decay, form.state))
         for decay, state in decays:
             grows = not decay.bounded and not stabilized
             if grows or decay.signed is not None:

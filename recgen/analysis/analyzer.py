@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from recgen.analysis.algebra import Product, Refusal, expand
+from recgen.analysis.by_value import refuse_by_value
 from recgen.analysis.columns import beside, column_write, matrix_and_columns
-from recgen.analysis.decay import Multiplier, decay_of
-from recgen.analysis.links import around, has_diagonal, has_row_pair, key_side_is_right, link, refuse_matrices, turned_over
-from recgen.analysis.normal_form import Decay, NormalForm, Output, ReadOut, Stabilizer, Stream
+from recgen.analysis.decay import Multiplier, decay_of, decays_of
+from recgen.analysis.links import key_side_is_right, link, refuse_matrices, turned_over
+from recgen.analysis.normal_form import NO_DECAY, Decay, NormalForm, Output, ReadOut, Stabilizer, Stream
 from recgen.analysis.readout import Reads
 from recgen.analysis.stabilizer import unstabilized, weighted
 from recgen.analysis.streams import Link, streams_of
@@ -26,11 +27,11 @@ def analyze(recurrence: Recurrence) -> NormalForm:
     if transposed:
         steps = tuple(tuple(turned_over(p) for p in products) for products in steps)
     axes = state.axes[::-1] if transposed else state.axes
-    decay, streams, notes, first = _micro_steps(steps, axes, recurrence, state, stabilizer)
+    decay, value_decay, streams, notes, first = _micro_steps(steps, recurrence, state, stabilizer)
     if len(steps) > 1 and len(recurrence.states) > 1:
         raise Refusal(f"`{state.name}` has micro-steps, and other states beside it; one of the two is compiled", state.span)
     if columns:
-        multiplier = _multiplier(steps[0], axes, recurrence, state)
+        multiplier = _multiplier(steps[0], recurrence, state)
         streams = beside(streams, multiplier, columns, state, axes[0], partial(_follow, recurrence=recurrence, stabilizer=stabilizer))
         notes += [f"`{c.name}` follows `{state.name}`: one more column of it" for c in columns]
     if stabilizer is not None:
@@ -50,31 +51,33 @@ def analyze(recurrence: Recurrence) -> NormalForm:
         streams,
         tuple(reads.found),
         values,
-        tuple(_describe(decay, transposed) + notes + _across(reads.found, axes)),
+        tuple(_describe(decay, value_decay, transposed) + notes + _across(reads.found, axes)),
+        value_decay,
     )
     refuse_matrices(form.terms)
+    refuse_by_value(form)
     return form
 
 
 def _micro_steps(
-    steps: tuple[tuple[Product, ...], ...], axes: tuple[str, ...], recurrence: Recurrence, state: StateInfo, stabilizer: Stabilizer | None
-) -> tuple[Decay, tuple[Stream, ...], list[str], int]:
-    """Decay, streams, notes, and the first step that changes the state, from the products of every micro-step of a token."""
-    decay, decaying = Decay("none", None, True, None, True), -1
+    steps: tuple[tuple[Product, ...], ...], recurrence: Recurrence, state: StateInfo, stabilizer: Stabilizer | None
+) -> tuple[Decay, Decay, tuple[Stream, ...], list[str], int]:
+    """Decays, streams, notes, and the first step that changes the state, from the products of every micro-step of a token."""
+    decay, value_decay, decaying = NO_DECAY, NO_DECAY, -1
     streams: tuple[Stream, ...] = ()
     notes: list[str] = []
     for slot, products in enumerate(steps):
-        links, constants = _split(products, axes, slot)
-        own, multiplier = decay_of([x.multiplier for x in links if x.write is None], recurrence, state)
-        if own.kind != "none" and (streams or decaying >= 0):
+        links, constants = _split(products, slot)
+        own, of_values, multiplier = decays_of([x.multiplier for x in links if x.write is None], recurrence, state)
+        if not multiplier.trivial and (streams or decaying >= 0):
             text = _step_text(state, slot)
             before = f"{_step_text(state, decaying)} decays already" if decaying >= 0 else "an earlier one writes"
             raise Refusal(
                 f"the micro-step {text} decays the state, but {before}; one decay before all writes is compiled", _decay_span(links)
             )
-        if own.kind != "none":
-            decay, decaying = own, slot
-        after = decay.kind != "none" and decaying < slot
+        if not multiplier.trivial:
+            decay, value_decay, decaying = own, of_values, slot
+        after = 0 <= decaying < slot
         found, told = streams_of([x for x in links if x.write is not None], weighted(constants, stabilizer, state), multiplier, slot, after)
         streams, notes = (*streams, *found), notes + told
     if len({s.slot for s in streams}) > 1:
@@ -82,7 +85,7 @@ def _micro_steps(
     if not streams:
         raise Refusal("nothing is ever written into the state", None)
     first = min([s.slot for s in streams] + [decaying] * (decaying >= 0), default=0)
-    return decay, streams, list(dict.fromkeys(notes)), first
+    return decay, value_decay, streams, list(dict.fromkeys(notes)), first
 
 
 def _step_text(state: StateInfo, slot: int) -> str:
@@ -95,15 +98,15 @@ def _decay_span(links: list[Link]) -> Span | None:
     return next(x.product.span for x in links if x.write is None and not x.multiplier.trivial)
 
 
-def _multiplier(products: tuple[Product, ...], axes: tuple[str, ...], recurrence: Recurrence, state: StateInfo) -> Multiplier:
+def _multiplier(products: tuple[Product, ...], recurrence: Recurrence, state: StateInfo) -> Multiplier:
     """What the state is multiplied with at a token."""
-    links, _ = _split(products, axes, 0)
-    return decay_of([x.multiplier for x in links if x.write is None], recurrence, state)[1]
+    links, _ = _split(products, 0)
+    return decays_of([x.multiplier for x in links if x.write is None], recurrence, state)[2]
 
 
 def _follow(state: StateInfo, recurrence: Recurrence, stabilizer: Stabilizer | None) -> tuple[Multiplier, tuple[Stream, ...]]:
     """The decay and the streams of a vector state."""
-    links, constants = _split(tuple(p for p in expand(state.equation) if p.coefficient != 0.0), (state.axes[0], "1"), 0)
+    links, constants = _split(tuple(p for p in expand(state.equation) if p.coefficient != 0.0), 0)
     _, multiplier = decay_of([x.multiplier for x in links if x.write is None], recurrence, state)
     corrections = [x for x in links if x.write is not None]
     return multiplier, streams_of(corrections, weighted(constants, stabilizer, state), multiplier, 0, False, column_write(state))[0]
@@ -117,10 +120,9 @@ def _refuse_unstable(stabilizer: Stabilizer, decay: Decay, streams: tuple[Stream
         raise Refusal("`stabilize log` with a correction by what the state holds", span)
 
 
-def _split(products: tuple[Product, ...], axes: tuple[str, ...], slot: int) -> tuple[list[Link], list[Product]]:
+def _split(products: tuple[Product, ...], slot: int) -> tuple[list[Link], list[Product]]:
     """Products of a micro-step that carry the state on, and products that only write."""
     links, constants = [], []
-    _refuse_value_decay([p for p in products if p.state is not None], axes)
     for p in products:
         if p.state is None:
             constants.append(p)
@@ -140,21 +142,12 @@ def _refuse_other_steps(product: Product, slot: int) -> None:
         raise Refusal(f"the micro-step `{name}[t, {slot}]` reads `{name}[{read}]`, not `{before}` before it", state.span)
 
 
-def _refuse_value_decay(products: list[Product], axes: tuple[str, ...]) -> None:
-    """A decay by channel is on the side that is corrected."""
-    for p in products:
-        left, right = around(p)
-        if has_diagonal(right) and not has_row_pair(left):
-            raise Refusal(
-                f"the state is corrected over {axes[0]} and decays by channel over {axes[1]}: "
-                "a decay by channel is compiled on the side that is corrected",
-                p.span,
-            )
-
-
-def _describe(decay: Decay, transposed: bool) -> list[str]:
+def _describe(decay: Decay, value_decay: Decay, transposed: bool) -> list[str]:
     text = {"none": "no decay", "scalar": "one decay for the whole state", "vector": "one decay per key channel"}[decay.kind]
     notes = [text + (", constant in time" if decay.constant and decay.kind != "none" else "")]
+    if value_decay.kind != "none":
+        both = [] if decay.kind == "none" else notes
+        notes = [*both, "one decay per value channel" + ", constant in time" * value_decay.constant]
     return notes + (["the state is declared [value, key]: read from the other side"] if transposed else [])
 
 

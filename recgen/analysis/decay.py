@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recgen.analysis.algebra import Refusal, plus, scalar_term, times
-from recgen.analysis.normal_form import Decay
+from recgen.analysis.normal_form import NO_DECAY, Decay
 from recgen.lang.domains import interval
 from recgen.lang.recurrence import Recurrence, StateInfo
 from recgen.lang.terms import SCALAR, Apply, Argument, Constant, Term, walk
@@ -13,22 +13,39 @@ from recgen.lang.terms import SCALAR, Apply, Argument, Constant, Term, walk
 
 @dataclass(frozen=True)
 class Multiplier:
-    """coefficient * scalars * diag(diagonal), the diagonal None for a multiple of the identity."""
+    """coefficient * scalars * diag(diagonal), the diagonal None for a multiple of the identity; `values`: a diagonal on the value side."""
 
     coefficient: float
     scalars: tuple[Term, ...]
     diagonal: Term | None
+    values: Term | None = None
 
     @property
     def trivial(self) -> bool:
         """Whether it is the number 1."""
-        return self.coefficient == 1.0 and not self.scalars and self.diagonal is None
+        return self.coefficient == 1.0 and not self.scalars and self.diagonal is None and self.values is None
 
     @property
     def term(self) -> Term:
-        """The multiplier as one term: a scalar, or a key column."""
+        """The multiplier of the key side as one term: a scalar, or a key column."""
         scalar = scalar_term(self.coefficient, self.scalars)
         return scalar if self.diagonal is None else times(scalar, self.diagonal)
+
+
+def decays_of(parts: list[Multiplier], recurrence: Recurrence, state: StateInfo) -> tuple[Decay, Decay, Multiplier]:
+    """The decays of the key side and of the value side, and their multiplier; numbers join a side that decays by channel."""
+    if all(p.values is None for p in parts):
+        decay, multiplier = decay_of(parts, recurrence, state)
+        return decay, NO_DECAY, multiplier
+    if len(parts) > 1:
+        raise Refusal("the state is scaled by a sum, a part of it by value channel: write it as one product", state.span)
+    (whole,) = parts
+    keys = replace(whole, values=None)
+    values = Multiplier(1.0, (), whole.values)
+    if whole.diagonal is None:
+        keys, values = Multiplier(1.0, (), None), replace(keys, diagonal=whole.values)
+    (decay, _), (value_decay, _) = decay_of([keys], recurrence, state), decay_of([values], recurrence, state)
+    return decay, value_decay, whole
 
 
 def decay_of(parts: list[Multiplier], recurrence: Recurrence, state: StateInfo) -> tuple[Decay, Multiplier]:
@@ -43,7 +60,7 @@ def decay_of(parts: list[Multiplier], recurrence: Recurrence, state: StateInfo) 
     if len(parts) > 1:
         whole = Multiplier(1.0, (total,), None) if total.shape == SCALAR else Multiplier(1.0, (), total)
     if whole.trivial:
-        return Decay("none", None, True, None, True), whole
+        return NO_DECAY, whole
     bounds = interval(total, recurrence.arguments)
     kind = "scalar" if total.shape == SCALAR else "vector"
     constant = not any(isinstance(x, Argument) and x.role == "input" for x in walk(total))

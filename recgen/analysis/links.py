@@ -83,13 +83,14 @@ def link(product: Product) -> Link:
             )
     if factor.transposed:
         raise Refusal("the equation mixes the state with its transpose", factor.state.span)
-    if left and any(isinstance(f, Diagonal) for f in right):
-        raise Refusal(
-            "a correction has a strength of its own for each value channel; one strength for all of them is compiled", product.span
-        )
-    if right:
-        raise Refusal("the state is transformed on both sides", product.span)
-    write, correct, diagonal = None, None, None
+    write, correct, diagonal, values = None, None, None, None
+    match right:
+        case ():
+            pass
+        case (Diagonal(d),):
+            values = d
+        case _:
+            raise Refusal("the state is transformed on both sides", product.span)
     match left:
         case ():
             pass
@@ -97,7 +98,7 @@ def link(product: Product) -> Link:
             diagonal = d
         case _:
             write, correct = _rank_one(left, product)
-    return Link(Multiplier(product.coefficient, product.scalars, diagonal), write, correct, product)
+    return Link(Multiplier(product.coefficient, product.scalars, diagonal, values), write, correct, product)
 
 
 def _rank_one(left: tuple[object, ...], product: Product) -> tuple[Term, Term]:

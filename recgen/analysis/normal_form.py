@@ -4,6 +4,7 @@ Per token, with the state oriented [key axis, value axis] and R write streams:
 
     S_t = diag(exp(g_t)) S_{t-1} + sum_r w^r_t (E^r_t)^T,     E^r_t = X^r_t + c^r_t D_t^T a^r_t
     D_t = diag(exp(g_t)) S_{t-1} where `Stream.decayed`, else S_{t-1}
+    with a correction the value side may decay too, by channel: diag(exp(g_t)) S_{t-1} diag(exp(u_t)), and c may be a vector over it
     reads: S_t^T q_t (lag 0) or S_{t-1}^T q_t (lag 1), across S_t q_t or S_{t-1} q_t with q over the value axis;
     outputs: any function of the reads and of the token's inputs
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recgen.lang.recurrence import Recurrence, StateInfo
-from recgen.lang.terms import ROW_FUNCTIONS, Apply, Term, walk
+from recgen.lang.terms import ROW_FUNCTIONS, SCALAR, Apply, Term, walk
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,9 @@ class Decay:
     bounded: bool
 
 
+NO_DECAY = Decay("none", None, True, None, True)
+
+
 @dataclass(frozen=True)
 class Stabilizer:
     """A running maximum that scales the state, m_t = max(decay + m_{t-1}, weight): `decay` and `weight` (scalars) are logarithms.
@@ -53,8 +57,9 @@ class Stabilizer:
 class Stream:
     """One rank-one write a token.
 
-    Direction `write` (key column); `value` X (value column, None for 0); `strength` c (scalar, None for 1) times the state's answer to
-    `correct` a (key column, None for no correction), of the decayed state where `decayed`. `slot`: the micro-step, 0 where there are none.
+    Direction `write` (key column); `value` X (value column, None for 0); `strength` c (scalar or value column, None for 1) times the
+    state's answer to `correct` a (key column, None for no correction), of the decayed state where `decayed`. `slot`: the micro-step, 0
+    where there are none.
     `columns`: what it writes into every further column of the state (scalar, None for 0).
     """
 
@@ -65,6 +70,11 @@ class Stream:
     decayed: bool
     slot: int = 0
     columns: tuple[Term | None, ...] = ()
+
+    @property
+    def strong_by_channel(self) -> bool:
+        """Whether its correction has a strength of its own for every value channel."""
+        return self.strength is not None and self.strength.shape != SCALAR
 
 
 @dataclass(frozen=True)
@@ -96,7 +106,7 @@ class NormalForm:
 
     `transposed`: the state was declared [value axis, key axis]. `columns`: vector states [key axis] that are further columns of `state`.
     `stabilizer`: the running maximum by which the state is scaled, with the log weight of what is written. `notes`: the structure that was
-    recognised, one sentence each.
+    recognised, one sentence each. `value_decay`: of the value side, of kind "none" or "vector" (one per value channel).
     """
 
     recurrence: Recurrence
@@ -111,13 +121,14 @@ class NormalForm:
     reads: tuple[ReadOut, ...]
     outputs: tuple[Output, ...]
     notes: tuple[str, ...]
+    value_decay: Decay = NO_DECAY
 
     @property
     def terms(self) -> tuple[Term, ...]:
         """Every term: of the decay, the streams, the reads and the outputs."""
         streams = (t for s in self.streams for t in (s.write, s.value, s.strength, s.correct, *s.columns))
         weight = None if self.stabilizer is None else self.stabilizer.weight
-        found = (self.decay.log, weight, *streams, *(r.query for r in self.reads), *(o.value for o in self.outputs))
+        found = (self.decay.log, self.value_decay.log, weight, *streams, *(r.query for r in self.reads), *(o.value for o in self.outputs))
         return tuple(t for t in found if t is not None)
 
     @property
@@ -143,3 +154,13 @@ class NormalForm:
     def feedback(self) -> bool:
         """Whether any stream corrects by what the state holds."""
         return any(s.correct is not None for s in self.streams)
+
+    @property
+    def decays(self) -> bool:
+        """Whether either side decays."""
+        return self.decay.kind != "none" or self.value_decay.kind != "none"
+
+    @property
+    def by_value(self) -> bool:
+        """Whether what a correction finds in a chunk differs by value channel, so that no one inverse serves all of them."""
+        return self.value_decay.kind != "none" or any(s.strong_by_channel for s in self.streams)

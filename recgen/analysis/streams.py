@@ -76,14 +76,26 @@ def _stream(write: Term, value: Term | None, links: list[Link], decay: Multiplie
     if len(pairs) == 1:
         multiplier, correct = pairs[0]
         assert correct is not None
-        strength = scalar_term(multiplier.coefficient, multiplier.scalars)
+        strength = _strength(multiplier)
         return Stream(write, value, None if strength == Constant(1.0) else strength, correct, decayed or after, slot)
     total: Term | None = None
-    for multiplier, correct in pairs:
+    values = pairs[0][0].values
+    for (multiplier, correct), link in zip(pairs, links, strict=True):
         assert correct is not None
+        if multiplier.values != values:
+            raise Refusal("corrections along one direction have different strengths for the value channels", link.product.span)
         part = times(scalar_term(multiplier.coefficient, multiplier.scalars), correct)
         total = part if total is None else plus(total, part)
-    return Stream(write, value, None, total, decayed or after, slot)
+    return Stream(write, value, values, total, decayed or after, slot)
+
+
+def _strength(multiplier: Multiplier) -> Term:
+    """What an answer of the state is multiplied with: a number, or a number for every value channel."""
+    if multiplier.values is None:
+        return scalar_term(multiplier.coefficient, multiplier.scalars)
+    if multiplier.coefficient == -1.0 and not multiplier.scalars:
+        return Apply("neg", (multiplier.values,), multiplier.values.shape, "", multiplier.values.span)
+    return times(scalar_term(multiplier.coefficient, multiplier.scalars), multiplier.values)
 
 
 def _without(link: Link, decay: Multiplier) -> tuple[Multiplier, Term | None] | None:
@@ -99,11 +111,18 @@ def _without(link: Link, decay: Multiplier) -> tuple[Multiplier, Term | None] | 
         if taken is None:
             return None
         correct = taken
+    values = link.multiplier.values
+    if decay.values is not None:
+        if values is None or Counter(_factors(decay.values)) - Counter(_factors(values)):
+            return None
+        values = _take(values, decay.values)
     left = list(link.multiplier.scalars)
     for s in decay.scalars:
         left.remove(s)
     coefficient = quotient(link.multiplier.coefficient, decay.coefficient)
-    return None if coefficient is None else (replace(link.multiplier, coefficient=coefficient, scalars=tuple(left)), correct)
+    if coefficient is None:
+        return None
+    return replace(link.multiplier, coefficient=coefficient, scalars=tuple(left), values=values), correct
 
 
 def _take(vector: Term, factor: Term) -> Term | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from recgen.codegen.chunk_states import StatesText
+from recgen.codegen.cumulated_decays import decay_lines
 from recgen.codegen.joined_states import columns_of_state, state_shape
-from recgen.codegen.torch_printer import ChunkPrinter, Line, Links, stretches
-from recgen.derive.bordered_ir import Bordered, Crossing, Kept, Mixed
+from recgen.codegen.torch_printer import VALUE_STRETCHES, ChunkPrinter, Line, Links, stretches, through_name
+from recgen.derive.bordered_ir import Crossing, Kept, Mixed
 from recgen.derive.chunk_ir import (
+    INVERTED,
     ChunkForm,
     DecayedProduct,
     Gamma,
@@ -19,6 +21,7 @@ from recgen.derive.chunk_ir import (
     Score,
     ScoreGradients,
     Step,
+    Substitution,
     Sum,
     Sym,
     Through,
@@ -35,9 +38,9 @@ class ChunkContext:
 
     coupled: bool
     decays: bool
+    value_decay: bool
     spans: bool
     all_kept: bool
-    add_product: bool
     columns: int
     stabilized: bool
     scale: str
@@ -53,7 +56,11 @@ class ChunkContext:
     gamma: bool
     inverse: bool
     block_inverse: bool
+    adds_products: bool
+    substitution: bool
+    inverted: int
     blocks: bool
+    anchored: bool
     score: bool
     decayed_product: bool
     score_gradients: bool
@@ -100,10 +107,12 @@ def build_chunk_context(states: StatesText, operands: NamedOperands, chunk: Chun
     backward_scan = _Scan(chunk, chunk.adjoint_scan, prepared, chunk.adjoint_finish, "dS")
     like = operands.operands[0].name
     context = ChunkContext(
-        add_product=False,
         coupled=chunk.states > 1,
-        decays=chunk.decay in ("scalar", "vector") or _has(found, lambda n: isinstance(n, Kept) and n.kind == "scalar"),
-        spans=chunk.decay in ("scalar", "vector"),
+        decays=chunk.decay in ("scalar", "vector")
+        or chunk.value_decay != "none"
+        or _has(found, lambda n: isinstance(n, Kept) and n.kind == "scalar"),
+        value_decay=chunk.value_decay != "none",
+        spans=chunk.decay in ("scalar", "vector") or chunk.value_decay != "none",
         all_kept=_has(found, lambda n: isinstance(n, Kept) and n.kind == "none"),
         columns=chunk.columns,
         stabilized=chunk.stabilized,
@@ -116,11 +125,15 @@ def build_chunk_context(states: StatesText, operands: NamedOperands, chunk: Chun
         apart=states.apart,
         signed=states.signed,
         bounded=states.bounded,
-        exclusive=_has(found, lambda n: isinstance(n, Gamma | Links) and n.exclusive) or "from_start_before" in stretches(every),
+        exclusive=_exclusive(found) or not stretches(every).isdisjoint(("from_start_before", "value_from_start_before")),
         gamma=not chunk.stabilized and _has(found, lambda n: isinstance(n, Gamma) or (isinstance(n, Kept) and n.kind == "scalar")),
         inverse=_has(found, lambda n: isinstance(n, Inverse)),
         block_inverse=_has(found, lambda n: isinstance(n, Inverse) and len(n.blocks) > 1),
-        blocks=_has(found, lambda n: isinstance(n, Links)),
+        adds_products=False,
+        substitution=_has(found, lambda n: isinstance(n, Substitution)),
+        inverted=INVERTED,
+        blocks=_has(found, lambda n: isinstance(n, Links | Substitution)),
+        anchored=_has(found, lambda n: isinstance(n, Links)),
         score=_has(found, lambda n: isinstance(n, Score)),
         decayed_product=_has(found, lambda n: isinstance(n, DecayedProduct)),
         score_gradients=_has(found, lambda n: isinstance(n, ScoreGradients)),
@@ -149,48 +162,19 @@ def build_chunk_context(states: StatesText, operands: NamedOperands, chunk: Chun
         reread=tuple(flat.line(s) for s in reread),
         token=states.token,
     )
-    phases = (context.prepare, context.scan, context.finish, context.backward_prepare, context.adjoint_prepare)
-    printed = (line for phase in (*phases, context.adjoint_scan, context.adjoint_finish, context.reread) for line in phase)
-    return replace(context, add_product=any("_add_product(" in line.code for line in printed))
+    lines = (*context.prepare, *context.scan, *context.finish, *context.backward_prepare, *context.adjoint_prepare, *context.adjoint_scan)
+    printed = (line.code for line in (*lines, *context.adjoint_finish, *context.reread))
+    return replace(context, adds_products=any("_add_product(" in code for code in printed))
+
+
+def _exclusive(found: list[Node]) -> bool:
+    """Whether some links end before their token."""
+    return any((isinstance(n, Gamma | Links) or (isinstance(n, Substitution) and n.decays)) and n.exclusive for n in found)
 
 
 def _has(found: list[Node], wanted: object) -> bool:
     assert callable(wanted)
     return any(wanted(n) for n in found)
-
-
-def decay_lines(chunk: ChunkForm, steps: tuple[Step, ...], signed: bool) -> tuple[str, ...]:
-    """The cumulated decays that the steps use."""
-    used = stretches(steps)
-    if chunk.states > 1:
-        return _bordered_decays(steps, signed)
-    if chunk.stabilized:
-        names = sorted(used)
-        return ("scaled = _scaled(log_decay, log_weight, scales)", *(f"{name} = scaled.{name}" for name in names))
-    uses_sums = bool(used) or any(isinstance(n, Gamma | Links) for s in steps for n in nodes(s.value))
-    lines = [f"cumulated = _cumulate(log_decay{', sign' * signed})"] if uses_sums else []
-    if "before" in used or "from_start_before" in used:
-        lines.append("before = _exclude(cumulated)")
-    if used & {"from_start", "through"}:
-        lines.append("from_start = _decay_between(cumulated, _at_start(cumulated))")
-    if "from_start_before" in used:
-        lines.append("from_start_before = _decay_between(before, _at_start(cumulated))")
-    if "to_end" in used:
-        lines.append("to_end = _decay_between(_at(cumulated, slice(-1, None)), cumulated)")
-    if "through" in used:
-        lines.append("through = from_start[..., -1:, :].mT")
-    return tuple(lines)
-
-
-def _bordered_decays(steps: tuple[Step, ...], signed: bool) -> tuple[str, ...]:
-    """The cumulated decays of coupled states, from the chunk's start; and how many tokens a chunk has."""
-    found = [n for s in steps for n in nodes(s.value)]
-    at_borders = any(isinstance(n, Bordered) and (n.rows == "end" or n.columns == "start") for n in found)
-    lines = ["tokens = write.shape[-2]"] * at_borders
-    for tag in dict.fromkeys(n.tag for n in found if isinstance(n, Kept) and n.kind == "scalar"):
-        sign = f", F.pad(sign{tag}, (0, 0, 1, 0), value=1.0)" if signed else ""
-        lines.append(f"cumulated{tag} = _cumulate(F.pad(log_decay{tag}, (0, 0, 1, 0)){sign})")
-    return tuple(lines)
 
 
 class _Scan:
@@ -201,18 +185,18 @@ class _Scan:
 
     def __init__(self, chunk: ChunkForm, steps: tuple[Step, ...], prepared: tuple[Step, ...], later: tuple[Step, ...], state: str) -> None:
         self.steps, self.state = steps, state
-        self.decay = chunk.decay
         self.own = [s.name for s in steps if s.name != state]
         names = {n for s in prepared for n in s.names} | {o.name for o in chunk.operands} | set(self.own) | {"through"}
-        self.printer = ChunkPrinter(chunk.decay, frozenset(names), "i")
+        self.printer = ChunkPrinter(chunk.decay, frozenset(names) | VALUE_STRETCHES, "i")
         self.kept = used_names(later)
 
     def _base(self, step: Step) -> str:
         """The prepared result whose memory the step's result takes over; "" if there is none."""
         value = step.value
-        if isinstance(value, Sum) and isinstance(value.terms[0], Sym) and value.terms[0].name not in self.kept:
-            return value.terms[0].name
-        return ""
+        if not isinstance(value, Sum) or not all(isinstance(t, MatMul) for t in value.terms[1:]):
+            return ""
+        first = value.terms[0]
+        return first.name if isinstance(first, Sym) and first.name not in self.kept else ""
 
     def memory(self, like: str) -> tuple[str, ...]:
         """Memory for the stacked results, [chunks, B * HV, C, V]."""
@@ -243,7 +227,10 @@ class _Scan:
         if mixed is not None:
             first = f"_mixed({self.printer.factor(mixed.square, mixed.turned)}, {self.state}, {store})"
             return self._added(first, tuple(t for t in step.value.terms if t is not mixed))
-        first = f"torch.mul({self.state}, through[i], out={store})" if self.decay != "none" else f"{store}.copy_({self.state})"
+        first = f"{store}.copy_({self.state})"
+        factors = [f"{through_name(n)}[i]" for t in step.value.terms for n in nodes(t) if isinstance(n, Through)]
+        if factors:
+            first = f"torch.mul({self.state}, {factors[0]}, out={store})" + "".join(f".mul_({f})" for f in factors[1:])
         return self._added(first, tuple(t for t in step.value.terms if not isinstance(t, Through) and t != Sym(self.state)))
 
     def _added(self, first: str, rest: tuple[Node, ...]) -> str:

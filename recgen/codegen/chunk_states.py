@@ -36,8 +36,8 @@ def states_text(form: NormalForm, operands: OperandSet) -> StatesText:
         scale="" if form.stabilizer is None else str(form.recurrence.states.index(form.stabilizer.state)),
         joined=joined_lines(form) if several else (),
         apart=apart_lines(form),
-        signed=form.decay.signed is not None,
-        bounded=form.decay.bounded,
+        signed=form.decay.signed is not None or form.value_decay.signed is not None,
+        bounded=form.decay.bounded and form.value_decay.bounded,
         token=_token(form, operands),
     )
 
@@ -65,6 +65,10 @@ def _token(form: NormalForm, operands: OperandSet) -> tuple[Line, ...]:
             lines.append(Line("the running maximum", "maximum = torch.maximum(log_decay + scale, log_weight)"))
             decay = "torch.exp((scale - maximum) + log_decay)"
         lines.append(Line("the state forgets", f"D = S * {decay}"))
+        decayed = "D"
+    if form.value_decay.kind != "none":
+        sign = " * value_sign" if form.value_decay.signed is not None else ""
+        lines.append(Line("its values forget", f"D = {decayed} * torch.exp(value_log_decay){sign}"))
         decayed = "D"
     slots = sorted({s.slot for s in operands.streams})
     early = [r for r in operands.reads if r.lag == 0 and r.slot < slots[0]]

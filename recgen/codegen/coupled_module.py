@@ -23,7 +23,7 @@ def emit_coupled(form: CoupledForm, operands: CoupledOperands, chunk: ChunkForm,
     products = any("_product_to_chunks(" in text for text in expressions.operand_results)
     head = header(r, digest, f"coupled form: {coupled_form_line(form)}")
     contexts |= {
-        "m": build_module_context(form, head, digest, listing(operands), plan.tokens),
+        "m": build_module_context(form, head, digest, listing(operands), plan.tokens, kernels=False),
         "h": helpers_of(operations | expressions.operations, lines, products),
         "plan": plan,
         "c": build_chunk_context(stacked_states_text(form), operands, chunk, expressions.rereads),

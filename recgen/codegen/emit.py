@@ -73,7 +73,7 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelP
     expressions = build_expressions(form, operands)
     context = build_chunk_context(states_text(form, operands), operands, chunk, expressions.rereads)
     head = header(r, digest, f"normal form: {normal_form_line(form)}", len(plan.tuned))
-    module = build_module_context(form, head, digest, listing(operands), plan.tokens, plan.on_gpu)
+    module = build_module_context(form, head, digest, listing(operands), plan.tokens, plan.on_gpu, plan.kernels)
     token = token_text(r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))})
     recurrent_kernels = triton_context(form, operands, plan.recurrent)
     helpers = helpers_of(expressions.operations, token.lines, any("_product_to_chunks(" in text for text in expressions.operand_results))
@@ -85,7 +85,7 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelP
         "e": fields(expressions),
         "one": token,
         "triton": recurrent_kernels,
-        "chunk": chunk_kernel_context(form, operands, plan, recurrent_kernels.functions),
+        "chunk": chunk_kernel_context(form, operands, plan, recurrent_kernels.functions) if plan.kernels else None,
     }
     return rendered(r.name, digest, contexts)
 
@@ -134,19 +134,21 @@ def header(recurrence: Recurrence, digest: str, form: str, tuned: int = 0) -> tu
 def normal_form_line(form: NormalForm) -> str:
     """The normal form in one line."""
     decay = {"none": "", "scalar": "exp(g) ", "vector": "diag(exp(g)) "}[form.decay.kind]
+    of_values = " diag(exp(u))" * (form.value_decay.kind != "none")
     writes = []
     for i, s in enumerate(form.streams):
         n = "" if len(form.streams) == 1 else str(i + 1)
-        before = f"{decay if s.decayed else ''}S[t-1]" if s.slot == form.streams[0].slot else f"S[t, {s.slot - 1}]"
+        before = f"{decay}S[t-1]{of_values}" if s.decayed else "S[t-1]"
+        before = before if s.slot == form.streams[0].slot else f"S[t, {s.slot - 1}]"
         found = before if s.correct is not None else ""
-        strength = f"c{n} " * (s.strength is not None)
+        strength = f"c{n} {'* ' * s.strong_by_channel}" * (s.strength is not None)
         correction = f"{strength}({found})^T a{n}" if found else ""
         parts = [f"X{n}"] * (s.value is not None) + [correction] * bool(correction)
         writes.append(f"w{n} @ ({' + '.join(parts)})^T")
     last = len(form.state.micro)
     states = [("t-1" if r.lag else "t" if r.slot == last else f"t, {r.slot}", r.across) for r in form.reads]
     reads = sorted({f"S[{at}]{'' if across else '^T'} q" for at, across in states})
-    return f"S[t] = {decay}S[t-1] + {' + '.join(writes)}; reads {', '.join(reads)}"
+    return f"S[t] = {decay}S[t-1]{of_values} + {' + '.join(writes)}; reads {', '.join(reads)}"
 
 
 def _tidy(text: str) -> str:

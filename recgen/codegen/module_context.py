@@ -41,7 +41,7 @@ class ModuleContext:
     """What the module-level templates print.
 
     `chunked`: the chunk form is made of products of matrices; `tokenwise`: steps and the recurrent form are those of the equations as they
-    stand; `scanned`: the chunk form is a scan; `chunk_kernels`: it has Triton kernels; `on_gpu`: which run on GPUs.
+    stand; `scanned`: the chunk form is a scan; `kernels`: it has Triton kernels; `on_gpu`: which run on GPUs.
     """
 
     name: str
@@ -58,13 +58,13 @@ class ModuleContext:
     fewer_tokens: bool
     fewer_because: str
     on_gpu: bool
+    kernels: bool
     tokens: int
     output_axes: str
     output_like: str
     states: tuple[StateRow, ...]
     chunked: bool
     tokenwise: bool
-    chunk_kernels: bool
     scanned: bool
     chunk_size: str
     several_states: bool
@@ -150,9 +150,15 @@ def output_like(form: Form) -> tuple[int, ...]:
 
 
 def build_module_context(
-    form: Form, header: tuple[str, ...], digest: str, operand_list: str, tokens: int = MOST_TOKENS, on_gpu: bool = True
+    form: Form,
+    header: tuple[str, ...],
+    digest: str,
+    operand_list: str,
+    tokens: int = MOST_TOKENS,
+    on_gpu: bool = True,
+    kernels: bool = True,
 ) -> ModuleContext:
-    """Everything that depends on names alone; `tokens`: of a chunk at most; `on_gpu`: the chunkwise kernels run on GPUs."""
+    """Everything that depends on names alone; `tokens`: of a chunk at most; `on_gpu`: the chunkwise `kernels`, if any, run on GPUs."""
     r = form.recurrence
     numbers = tuple(o for o in r.options if not isinstance(o.default, bool))
     flags = tuple(o for o in r.options if isinstance(o.default, bool))
@@ -183,14 +189,14 @@ def build_module_context(
         micro_sizes="{" + ", ".join(f'"{name}": ({size}, "const {name}")' for name, size in _micro_sizes(r).items()) + "}",
         fewer_tokens=tokens < MOST_TOKENS,
         fewer_because="an inverse of more loses digits" if isinstance(form, CoupledForm) else "a token has several micro-steps",
-        on_gpu=on_gpu,
+        on_gpu=on_gpu and kernels,
+        kernels=kernels and (scanned or isinstance(form, NormalForm)),
         tokens=tokens,
         output_axes=row(tuple(quoted(axes) for axes in output_axes(form))),
         output_like=row(tuple(str(i) for i in output_like(form))),
         states=tuple(StateRow(s.name, quoted(s.axes[::-1] if s.turned else s.axes), s.turned) for s in states),
         chunked=isinstance(form, NormalForm | CoupledForm),
         tokenwise=not isinstance(form, NormalForm),
-        chunk_kernels=scanned or isinstance(form, NormalForm),
         scanned=scanned,
         chunk_size="16" if scanned else "64",  # a scan's chunk of states stays in a core's cache
         several_states=len(states) > 1,

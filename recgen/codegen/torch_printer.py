@@ -24,7 +24,9 @@ from recgen.derive.chunk_ir import (
     ScaledColumns,
     Score,
     ScoreGradients,
+    Solved,
     Step,
+    Substitution,
     Sum,
     Sym,
     Symmetric,
@@ -227,19 +229,26 @@ class ChunkPrinter:
             case Gamma(exclusive):
                 return f"_gamma({self.name('before' if exclusive else 'cumulated')}, cumulated)"
             case Score(left, right, exclusive, strict):
-                return f"_score({self.text(left)}, {self.text(right)}, {self._sums(exclusive)}, cumulated, diagonal={not strict})"
+                return f"_score({self.text(left)}, {self.text(right)}, {self._sums(node)}, diagonal={not strict})"
             case DecayedProduct(weights, right, exclusive, strict):
-                arguments = f"{self.text(weights)}, {self.text(right)}, {self._sums(exclusive)}, cumulated"
-                return f"_decayed_product({arguments}, diagonal={not strict})"
+                return f"_decayed_product({self.text(weights)}, {self.text(right)}, {self._sums(node)}, diagonal={not strict})"
             case ScoreGradients(weights, left, right, exclusive, strict):
-                arguments = f"{self.text(weights)}, {self.text(left)}, {self.text(right)}, {self._sums(exclusive)}, cumulated"
+                arguments = f"{self.text(weights)}, {self.text(left)}, {self.text(right)}, {self._sums(node)}"
                 return f"_score_gradients({arguments}, diagonal={not strict}, inclusive={not exclusive})"
-            case Decayed(matrix, stretch):
-                return self._times(matrix, self.name(_STRETCHES[stretch]))
+            case Decayed(matrix):
+                return self._times(matrix, self.name(_stretch(node)))
             case Through(matrix):
-                return f"{self.factor(matrix)} * {self.name('through')}"
+                return f"{self.factor(matrix)} * {self.name(through_name(node))}"
             case Inverse(blocks):
                 return self._inverse(blocks)
+            case Substitution(matrix, strength, exclusive, decays):
+                sums = f", {'value_before' if exclusive else 'value_cumulated'}, value_cumulated" * decays
+                return f"_substitution({self.text(matrix)}, {'None' if strength is None else self.text(strength)}{sums})"
+            case Solved(substitution, right, turned):
+                assert isinstance(substitution, Sym)
+                name = substitution.name
+                solver = f"_of_chunk({name}, {self.index})" if name in self.stacked else name
+                return f"_solved{'_transposed' * turned}({solver}, {self.text(right)})"
             case Beside(matrix, columns):
                 first = self.text(matrix)
                 beside = (f"torch.zeros_like({first}[..., :1])" if c is None else self.text(c) for c in columns)
@@ -289,8 +298,10 @@ class ChunkPrinter:
         return total
 
     @staticmethod
-    def _sums(exclusive: bool) -> str:
-        return "before" if exclusive else "cumulated"
+    def _sums(node: Links) -> str:
+        """The cumulated decays up to the rows and up to the columns."""
+        side = "value_" * node.values
+        return f"{side}before, {side}cumulated" if node.exclusive else f"{side}cumulated, {side}cumulated"
 
     def _inverse(self, blocks: tuple[tuple[Node, ...], ...]) -> str:
         if len(blocks) == 1:
@@ -302,7 +313,7 @@ class ChunkPrinter:
         def total(parts: tuple[Node, ...]) -> str:
             return " + ".join(self.text(p) for p in parts)
 
-        scalar = self.decay == "scalar"
+        scalar = self.decay == "scalar" and not node.values
         keys = (lambda text: f"({text}).sum(-1, keepdim=True)") if scalar else (lambda text: text)
         parts = []
         if node.links:
@@ -317,8 +328,8 @@ class ChunkPrinter:
             parts.append(f"_sum_after({keys(total(node.before))})")
         parts.append(f"_sum_before({keys(total(node.end))})")
         left, right = (self.text(x) for x in (node.state, node.gradient))
-        entries = ".sum((-2, -1), keepdim=True)" if scalar else ".sum(-1)[..., None, :]"
-        parts.append(f"({left} * {right}){entries} * from_start[..., -1:, :]")
+        entries = ".sum((-2, -1), keepdim=True)" if scalar else f".sum({-2 if node.values else -1})[..., None, :]"
+        parts.append(f"({left} * {right}){entries} * {'value_' * node.values}from_start[..., -1:, :]")
         if len(parts) == 1:
             return parts[0]
         return "(\n        " + "\n        + ".join(parts) + "\n    )"
@@ -338,15 +349,29 @@ def column_slice(column: int | None, count: int) -> str:
 _STRETCHES = {"start": "from_start", "before": "from_start_before", "end": "to_end"}
 
 
+VALUE_STRETCHES = frozenset(f"value_{name}" for name in (*_STRETCHES.values(), "through"))
+
+
+def _stretch(node: Decayed | DecayColumn) -> str:
+    return "value_" * (isinstance(node, Decayed) and node.values) + _STRETCHES[node.stretch]
+
+
+def through_name(node: Through) -> str:
+    """The decay of a side over the whole chunk."""
+    return "value_" * node.values + "through"
+
+
 def stretches(steps: tuple[Step, ...]) -> set[str]:
-    """Which cumulated decays the steps use: names of `_STRETCHES`, "through", "before"."""
+    """Which cumulated decays the steps use: names of `_STRETCHES`, "through", "before"; those of the value side with "value_" before."""
     found: set[str] = set()
     for step in steps:
         for node in nodes(step.value):
             if isinstance(node, Decayed | DecayColumn):
-                found.add(_STRETCHES[node.stretch])
+                found.add(_stretch(node))
             elif isinstance(node, Through | GateGradient):
-                found.add("through")
+                found.add("value_" * node.values + "through")
             elif isinstance(node, Gamma | Links) and node.exclusive:
-                found.add("before")
+                found.add("value_" * (not isinstance(node, Gamma) and node.values) + "before")
+            elif isinstance(node, Substitution) and node.decays and node.exclusive:
+                found.add("value_before")
     return found

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from recgen.codegen.triton_arguments import KernelArgument
 from recgen.codegen.triton_printer import INDENT
-from recgen.codegen.triton_token import DECAY, StreamText, Token, output_axis
+from recgen.codegen.triton_token import DECAY, VALUE_DECAY, StreamText, Token, output_axis
 from recgen.derive.gradient import differentiate
 from recgen.derive.operands import ReadNames, StreamNames
 from recgen.derive.program import Branch, Literal, Operand, Program, Statement, Value, assigned
@@ -151,9 +151,8 @@ class AdjointPrinter:
     def _carry_lines(self) -> tuple[str, ...]:
         """N before this token."""
         lines: list[str] = []
-        decay = self.token.decay_text if self.token.decayed() else ""
-        vector = self.token.form.decay.kind == "vector"
-        terms = [f"{decay}{'[:, None]' if vector else ''} * b_G" if decay else "b_G"]
+        decay = self.token.decay_text if self.token.decay_factor() else ""
+        terms = [" * ".join([*filter(None, (self.token.decay_factor(), self.token.value_factor)), "b_G"])]
         terms += [f"{s.correct}[:, None] * b_dU{s.tag}[None, :]" for s in self.token.streams if s.correct and s.memory == "b_M"]
         terms += self._through_reads("b_M")
         lines += [f"b_N = {' + '.join(terms)}", "b_S = b_M"]
@@ -192,9 +191,12 @@ class AdjointPrinter:
                 if s.correct or s.at(column):
                     self._column_parts(parts, names, s, column, end)
         vector = self.token.form.decay.kind == "vector"
-        products = ["tl.sum(b_G * b_M, 1)" if vector else "tl.sum(tl.sum(b_G * b_M, 1), 0)"]
+        scaled = " * ".join(filter(None, ("b_G * b_M", self.token.value_factor)))
+        products = [f"tl.sum({scaled}, 1)" if vector else f"tl.sum(tl.sum({scaled}, 1), 0)"]
         columns = (f"b_G{end} * b_M{end}" for _, end in self.token.columns_at)
         products += [x if vector else f"tl.sum({x}, 0)" for x in columns]
+        if self.token.value_factor:
+            parts[VALUE_DECAY] = [f"tl.sum({' * '.join(filter(None, ('b_G * b_M', self.token.decay_factor())))}, 0)"]
         if self.token.stabilized:
             parts["log_decay"] = [f"b_decay * ({' + '.join(products)})"]
         else:
@@ -208,7 +210,8 @@ class AdjointPrinter:
         if self.token.stabilized:
             parts.setdefault("log_weight", []).append(f"tl.sum(b_dE{s.tag} * b_E{s.tag}, 0)")
         if names.correct:
-            parts.setdefault(names.strength, []).append(f"tl.sum(b_dE{s.tag} * b_U{s.tag}, 0)")
+            answers = f"b_dE{s.tag} * b_U{s.tag}"
+            parts.setdefault(names.strength, []).append(answers if names.by_channel else f"tl.sum({answers}, 0)")
             parts.setdefault(names.correct, []).append(f"tl.sum({s.memory} * b_dU{s.tag}[None, :], 1)")
 
     def _column_parts(self, parts: dict[str, list[str]], names: StreamNames, s: StreamText, column: int, end: str) -> None:

@@ -17,7 +17,7 @@ from recgen.derive.program import Branch, Literal, Statement, Value, assigned, l
 from recgen.derive.reads import read_set
 from recgen.lang.terms import Apply, Term
 
-DECAY = "decay"
+DECAY, VALUE_DECAY = "decay", "value_decay"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Token:
         internal |= {f"{x}{r.tag}" for r in operands.reads for x in ("R", "dR")}
         internal |= {f"{x}_{s.slot}" for s in operands.streams for x in "DN"}
         internal |= {f"{x}_{c.name}" for x in internal for c in form.columns} | {name for name, _ in operands.terms}
-        internal |= {DECAY, "scale", "maximum", "weight"}
+        internal |= {DECAY, VALUE_DECAY, "scale", "maximum", "weight"}
         self.form = form
         self.operands = operands
         self.arguments: tuple[KernelArgument, ...] = kernel_arguments(form, internal)
@@ -80,10 +80,13 @@ class Token:
         self.reserved = internal | {a.value.name for a in self.arguments}
         self.columns = tuple(c.name for c in form.columns)
         self.stabilized = operands.stabilized
-        logs = () if self.stabilized else ("log_decay", "sign")
+        logs = () if self.stabilized else ("log_decay", "value_log_decay", *self.operands.signs)
         self.roles = tuple((name, term) for name, term in operands.terms if name not in logs)
         if form.decay.log is not None and not self.stabilized:
             self.roles += ((DECAY, form.decay.signed if form.decay.signed is not None else multiplier(form.decay.log)),)
+        if form.value_decay.log is not None:
+            gamma = form.value_decay.signed
+            self.roles += ((VALUE_DECAY, gamma if gamma is not None else multiplier(form.value_decay.log)),)
         self.operand_program = lower(self.roles, inputs, names, self.reserved)
         self.reserved |= assigned(self.operand_program.statements)
         self.read_set = read_set(form, operands, "R")
@@ -162,10 +165,19 @@ class Token:
 
     def decayed(self, end: str = "") -> str:
         """The decayed state (or a further column, whose blocks' names end so) as a formula of M; "" without decay."""
+        factors = [self.decay_factor(end), self.value_factor]
+        return " * ".join([*filter(None, factors), f"b_M{end}"]) if any(factors) else ""
+
+    def decay_factor(self, end: str = "") -> str:
+        """What the key side multiplies the state with (or a further column); "" without decay."""
         if self.form.decay.log is None:
             return ""
-        rows = "[:, None]" if self.form.decay.kind == "vector" and not end else ""
-        return f"{self.decay_text}{rows} * b_M{end}"
+        return f"{self.decay_text}{'[:, None]' if self.form.decay.kind == 'vector' and not end else ''}"
+
+    @property
+    def value_factor(self) -> str:
+        """What the value side multiplies the state with; "" without decay."""
+        return "" if self.form.value_decay.log is None else f"{self.text(VALUE_DECAY)}[None, :]"
 
     @property
     def resolve_lines(self) -> tuple[str, ...]:

@@ -30,7 +30,9 @@ DS = Sym("dS")
 
 
 @dataclass
-class _Gate:
+class Gate:
+    """The links of a log decay, as those of a `GateGradient`."""
+
     links: list[Node] = field(default_factory=list)
     links_before: list[Node] = field(default_factory=list)
     between: list[Node] = field(default_factory=list)
@@ -41,14 +43,16 @@ class _Gate:
 
 def add_adjoint(b: Builder) -> None:
     """Appends the adjoint's steps to the builder."""
-    _Adjoint(b).build()
+    Adjoint(b).build()
 
 
-class _Adjoint:
+class Adjoint:
+    """Collects what each use of an operand contributes to its gradient."""
+
     def __init__(self, builder: Builder) -> None:
         self.b = builder
         self.parts: dict[str, list[Node]] = {}
-        self.gate = _Gate()
+        self.gate = Gate()
 
     def step(self, name: str, value: Node, symbol: str, meaning: str) -> Sym:
         """A step of the last phase, and its name as a node."""
@@ -79,8 +83,12 @@ class _Adjoint:
             self.gate.end.append(Hadamard(Sym(s.write), into_end))
         if self.b.decay != "none":
             self.add("log_decay", self._gate())
+        self._totals()
+
+    def _totals(self) -> None:
+        """The gradient of every operand."""
         for operand in self.b.operands.operands:
-            if operand.name == "sign":  # piecewise constant
+            if operand.name in self.b.operands.signs:
                 continue
             parts = self.parts[operand.name]
             self.step(f"d_{operand.name}", total(parts), f"d{operand.symbol}", f"gradient of {operand.symbol}")
@@ -211,17 +219,22 @@ class _Adjoint:
         (self.gate.before if before else self.gate.start).append(Hadamard(gradient, read_in))
         self.b.adjoint_finish += self.b.found_across(read)
         for s in self.b.operands.streams:
-            tag, weights = f"qe{read.tag}{s.tag}", Sym(f"A_qe{read.tag}{s.tag}")
-            self.add(read.query, MatMul(Sym(f"P_{tag}"), self.b.write(s)))
-            if self.b.decay == "vector":
-                names = (f"dl_{tag}", f"dr_{tag}", f"dg_{tag}")
-                scores = ScoreGradients(weights, gradient, Sym(s.write), before, not read.sees(s))
-                self.step(", ".join(names), scores, "dA", "through the decayed product: what was read, to the writes and the gate")
-                self.add(s.write, Sym(names[1]))
-                self.gate.between.append(Sym(names[2]))
-            else:
-                self.add(s.write, MatMul(weights, gradient, turn_left=True))
-                (self.gate.links_before if before else self.gate.links).append(Hadamard(weights, Sym(f"D_{tag}")))
+            self.add(read.query, MatMul(Sym(f"P_qe{read.tag}{s.tag}"), self.b.write(s)))
+            self._into_taken(read, s)
+
+    def _into_taken(self, read: ReadNames, s: StreamNames) -> None:
+        """From what a read across takes of a stream's write directions, to those and the gate."""
+        gradient, before = Sym(f"d_read{read.tag}"), read.lag == 1
+        tag, weights = f"qe{read.tag}{s.tag}", Sym(f"A_qe{read.tag}{s.tag}")
+        if self.b.decay == "vector":
+            names = (f"dl_{tag}", f"dr_{tag}", f"dg_{tag}")
+            scores = ScoreGradients(weights, gradient, Sym(s.write), before, not read.sees(s))
+            self.step(", ".join(names), scores, "dA", "through the decayed product: what was read, to the writes and the gate")
+            self.add(s.write, Sym(names[1]))
+            self.gate.between.append(Sym(names[2]))
+        else:
+            self.add(s.write, MatMul(weights, gradient, turn_left=True))
+            (self.gate.links_before if before else self.gate.links).append(Hadamard(weights, Sym(f"D_{tag}")))
 
     def _correction(self, s: StreamNames) -> None:
         found: list[Node] = [Sym(f"found_in{s.tag}")]
@@ -266,5 +279,10 @@ class _Adjoint:
         (self.gate.links_before if exclusive else self.gate.links).append(Hadamard(score, raw))
 
     def _gate(self) -> GateGradient:
-        g = self.gate
-        return GateGradient(tuple(g.links), tuple(g.links_before), tuple(g.between), tuple(g.start), tuple(g.before), tuple(g.end), S, DS)
+        return gate_gradient(self.gate, S)
+
+
+def gate_gradient(g: Gate, state: Node, values: bool = False) -> GateGradient:
+    """The sum over the links, `state` the incoming state."""
+    links = (tuple(g.links), tuple(g.links_before), tuple(g.between), tuple(g.start), tuple(g.before), tuple(g.end))
+    return GateGradient(*links, state, DS, values)

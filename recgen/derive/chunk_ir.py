@@ -1,7 +1,8 @@
 """The chunk form as named matrix steps: what is printed as code, shown by `explain`, and proved.
 
 Matrices of one chunk of C tokens and one head; rows are tokens [C, K], [C, V], [C, C], or the state [K, V]. The cumulated log decay within
-the chunk is G (inclusive of the token) or H (exclusive of it).
+the chunk is G (inclusive of the token) or H (exclusive of it); of the value side, whose channels are then those of V, where a node says
+`values`.
 """
 
 from __future__ import annotations
@@ -118,6 +119,7 @@ class Score:
     right: Node
     exclusive: bool
     strict: bool
+    values: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ class DecayedProduct:
     right: Node
     exclusive: bool
     strict: bool
+    values: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,7 @@ class ScoreGradients:
     right: Node
     exclusive: bool
     strict: bool
+    values: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,13 +154,15 @@ class Decayed:
 
     matrix: Node
     stretch: str
+    values: bool = False
 
 
 @dataclass(frozen=True)
 class Through:
-    """A state carried through the whole chunk: diag(exp(G_C)) matrix."""
+    """A state carried through the whole chunk: diag(exp(G_C)) matrix; matrix diag(exp(G_C)) on the value side."""
 
     matrix: Node
+    values: bool = False
 
 
 @dataclass(frozen=True)
@@ -164,6 +170,33 @@ class Inverse:
     """(I - L)^-1 where L has the strictly causal blocks `blocks` (correcting streams by streams), as its blocks row by row."""
 
     blocks: tuple[tuple[Node, ...], ...]
+
+
+INVERTED = 8
+"""Tokens of a block of a substitution whose inverse is kept for every value channel: its memory is so many times that of the values."""
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """What solves E = X + c * P(A, E) for any X, where `matrix` A [C, C] is strictly causal and `strength` c [C, 1] or [C, V], None for 1.
+
+    P(A, E) is the product of A and E, with `decays` the decayed one over the value channels (exp(H_i - G_j) where `exclusive`). Every
+    channel has a system of its own, so there is no inverse but of small blocks: the rest is substituted, block after block.
+    """
+
+    matrix: Node
+    strength: Node | None
+    exclusive: bool
+    decays: bool
+
+
+@dataclass(frozen=True)
+class Solved:
+    """E for the right-hand side `right` [C, V]; for the transposed system where `turned`."""
+
+    substitution: Node
+    right: Node
+    turned: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,7 +230,7 @@ class GateGradient:
     `links`, `links_before`: score * gradient [C, C] of links from token j to token i (to just before token i). `between`: links between
     tokens that are already summed per token. `start`, `before`: operand * gradient [C, K] of links from the incoming state to token i (to
     just before it). `end`: of links from token j to the outgoing state. `state`, `gradient`: the incoming state and the outgoing state's
-    gradient, whose product decayed through the chunk passes every token.
+    gradient, whose product decayed through the chunk passes every token. On the value side operands and gradients are [C, V].
     """
 
     links: tuple[Node, ...]
@@ -208,6 +241,7 @@ class GateGradient:
     end: tuple[Node, ...]
     state: Node
     gradient: Node
+    values: bool = False
 
 
 Node = (
@@ -228,6 +262,8 @@ Node = (
     | Decayed
     | Through
     | Inverse
+    | Substitution
+    | Solved
     | Beside
     | Part
     | RowSum
@@ -283,6 +319,7 @@ class ChunkForm:
     `decay` is "coupled" where several matrix states are side by side, `states` their number.
     `columns`: how many further columns the state and every read have. `stabilized`: what decays has the write's weight e^l in it and is
     divided by e^m, m the running maximum: from token j to token i exp(G_i - G_j + l_j - m_i), from the incoming state exp(G_i + m_0 - m_i).
+    `value_decay`: the kind of the value side's decay, "none" or "vector".
     """
 
     decay: str
@@ -297,13 +334,14 @@ class ChunkForm:
     adjoint_scan: tuple[Step, ...]
     adjoint_finish: tuple[Step, ...]
     gradients: tuple[tuple[str, str], ...]
+    value_decay: str = "none"
     states: int = 1
 
 
 def children(node: Node) -> tuple[Node, ...]:
     """The nodes directly below."""
     match node:
-        case MatMul(a, b) | Hadamard(a, b) | Scaled(a, b) | ScaledColumns(a, b) | Score(a, b) | DecayedProduct(a, b):
+        case MatMul(a, b) | Hadamard(a, b) | Scaled(a, b) | ScaledColumns(a, b) | Score(a, b) | DecayedProduct(a, b) | Solved(a, b):
             return (a, b)
         case Mixed(a, b) | Pairings(a, b):
             return (a, b)
@@ -321,6 +359,8 @@ def children(node: Node) -> tuple[Node, ...]:
             return tuple(x for x in parts if x is not None)
         case Square(entries):
             return tuple(x for row in entries for x in row if x is not None)
+        case Substitution(a, strength):
+            return (a,) if strength is None else (a, strength)
         case Beside(a, columns):
             return (a, *(c for c in columns if c is not None))
         case Inverse(blocks):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from recgen.analysis.normal_form import NormalForm
 from recgen.derive.adjoint import add_adjoint
+from recgen.derive.by_value import ByValueBuilder
+from recgen.derive.by_value_adjoint import add_adjoint_by_value
 from recgen.derive.chunk_ir import ChunkForm, needed
 from recgen.derive.coupled_adjoint import add_coupled_adjoint
 from recgen.derive.coupled_forward import CoupledBuilder
@@ -12,11 +14,23 @@ from recgen.derive.forward import Builder
 from recgen.derive.operands import OperandSet
 
 
-def derive(form: NormalForm, operands: OperandSet) -> ChunkForm:
-    """The chunk form of a normal form whose operands have been named."""
+def _built(form: NormalForm, operands: OperandSet) -> Builder:
     b = Builder(form.decay.kind, operands)
     b.forward()
     add_adjoint(b)
+    return b
+
+
+def _built_by_value(form: NormalForm, operands: OperandSet) -> Builder:
+    b = ByValueBuilder(form.decay.kind, operands, value_decay=form.value_decay.kind != "none")
+    b.forward()
+    add_adjoint_by_value(b)
+    return b
+
+
+def derive(form: NormalForm, operands: OperandSet) -> ChunkForm:
+    """The chunk form of a normal form whose operands have been named."""
+    b = _built_by_value(form, operands) if form.by_value else _built(form, operands)
     return ChunkForm(
         form.decay.kind,
         operands.columns,
@@ -30,6 +44,7 @@ def derive(form: NormalForm, operands: OperandSet) -> ChunkForm:
         tuple(b.adjoint_scan),
         tuple(b.adjoint_finish),
         tuple((o.name, f"d_{o.name}") for o in operands.operands if o.name not in operands.signs),
+        value_decay=form.value_decay.kind,
     )
 
 
@@ -52,5 +67,5 @@ def derive_coupled(operands: CoupledOperands) -> ChunkForm:
         tuple(b.adjoint_scan),
         needed(tuple(b.adjoint_finish), {name for _, name in gradients}),
         gradients,
-        operands.count,
+        states=operands.count,
     )

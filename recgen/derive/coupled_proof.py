@@ -92,7 +92,7 @@ class _Meaning(ChunkMeaning):
     """Evaluates chunk steps over polynomials, the links of several states with their border."""
 
     def __init__(self, values: dict[str, Matrix], decays: list[list[Any]], tokens: int, streams: int, number: Any) -> None:
-        super().__init__(values, [], [], "coupled", tokens, streams, number)
+        super().__init__(values, [], [], [], "coupled", tokens, streams, number)
         self.decays = decays
 
     def value(self, node: Node) -> Matrix:

@@ -181,6 +181,8 @@ class Builder:
 
     def strength(self, stream: StreamNames, matrix: Node) -> Node:
         """c * matrix."""
+        if stream.by_channel:
+            return Hadamard(Sym(stream.strength), matrix)
         return Scaled(Sym(stream.strength), matrix) if stream.strength else matrix
 
     def _corrections(self) -> None:

@@ -13,6 +13,7 @@ from recgen.lang.terms import Apply, Term
 class StreamNames:
     """The operand names of one write stream; "" where it has none, and its micro-step. `tag` tells several streams apart.
 
+    `by_channel`: the strength is a vector over the value axis.
     `columns`: the numbers that it writes into the further columns of the state.
     """
 
@@ -24,6 +25,7 @@ class StreamNames:
     decayed: bool
     slot: int
     columns: tuple[str, ...] = ()
+    by_channel: bool = False
 
     @property
     def stretch(self) -> str:
@@ -132,16 +134,17 @@ class Namer:
 
 
 def name_operands(form: NormalForm) -> OperandSet:
-    """Names for all operands of a normal form: query, write, value, strength, correct, column, log_decay, log_weight."""
+    """Names for all operands of a normal form: query, write, value, strength, correct, column, log_decay, value_log_decay, log_weight."""
     namer = Namer()
     streams = []
     for i, s in enumerate(form.streams):
         write = namer.name(s.write, "write", "K", "w")
         correct = namer.name(s.correct, "correct", "K", "a")
         value = namer.name(s.value, "value", "V", "X")
-        strength = namer.name(s.strength, "strength", "1", "c")
+        strength = namer.name(s.strength, "strength", "V" if s.strong_by_channel else "1", "c")
         columns = tuple(namer.name(c, "column", "1", "x") for c in s.columns)
-        streams.append(StreamNames(tag_of(i, len(form.streams)), write, value, strength, correct, s.decayed, s.slot, columns))
+        tag = tag_of(i, len(form.streams))
+        streams.append(StreamNames(tag, write, value, strength, correct, s.decayed, s.slot, columns, s.strong_by_channel))
     reads = tuple(
         ReadNames(tag_of(i, len(form.reads)), namer.name(r.query, "query", "V" if r.across else "K", "q"), r.lag, r.slot, r.across)
         for i, r in enumerate(form.reads)
@@ -151,6 +154,10 @@ def name_operands(form: NormalForm) -> OperandSet:
         namer.gate(form.decay.log, "log_decay", size, "g")
         if form.decay.signed is not None:
             namer.name(Apply("sign_of", (form.decay.signed,), form.decay.signed.shape), "sign", size, "sign")
+    if form.value_decay.log is not None:
+        namer.gate(form.value_decay.log, "value_log_decay", "V", "u")
+        if form.value_decay.signed is not None:
+            namer.name(Apply("sign_of", (form.value_decay.signed,), form.value_decay.signed.shape), "value_sign", "V", "sign")
     if form.stabilizer is not None:
         namer.gate(form.stabilizer.weight, "log_weight", "1", "l")
     return OperandSet(tuple(namer.operands), tuple(namer.terms), reads, tuple(streams), len(form.columns), form.stabilizer is not None)

@@ -24,7 +24,9 @@ from recgen.derive.chunk_ir import (
     Scaled,
     ScaledColumns,
     Score,
+    Solved,
     Step,
+    Substitution,
     Sum,
     Sym,
     Through,
@@ -128,13 +130,14 @@ class _Sides:
         values: dict[str, Matrix] = {}
         for operand in self.operands.operands:
             term = self.operands.term(operand.name)
-            if operand.name not in ("log_decay", "log_weight", "sign"):
+            if operand.name not in ("log_decay", "value_log_decay", "log_weight", *self.operands.signs):
                 values[operand.name] = [[x for (x,) in self.meaning.value(term, t, {})] for t in range(self.tokens)]
         initial = initial_states(self.form.recurrence, self.meaning)
         scales = self._scales(initial)
         run = ChunkMeaning(
             values,
             self._multipliers(scales),
+            self._value_multipliers(),
             self._weights(scales),
             self.chunk.decay,
             self.tokens,
@@ -203,6 +206,14 @@ class _Sides:
         columns = [self.meaning.value(alpha, t, scales[t]) for t in range(self.tokens)]
         return [[row[0] for row in column] * (self.keys if len(column) == 1 else 1) for column in columns]
 
+    def _value_multipliers(self) -> list[list[Any]]:
+        """The decay of every token and value channel."""
+        decay = self.form.value_decay
+        if decay.log is None:
+            return []
+        gamma = multiplier(decay.log) if decay.signed is None else decay.signed
+        return [[x for (x,) in self.meaning.value(gamma, t, {})] for t in range(self.tokens)]
+
     def _weights(self, scales: list[States]) -> list[Any]:
         """exp(l - m[t]) of every token, 1 without a stabilizer."""
         if self.form.stabilizer is None:
@@ -256,10 +267,19 @@ class ChunkMeaning:
     """Evaluates chunk steps over polynomials; `weights` scale what each token writes."""
 
     def __init__(
-        self, values: dict[str, Matrix], decay: list[list[Any]], weights: list[Any], chunk_decay: str, tokens: int, steps: int, number: Any
+        self,
+        values: dict[str, Matrix],
+        decay: list[list[Any]],
+        value_decay: list[list[Any]],
+        weights: list[Any],
+        chunk_decay: str,
+        tokens: int,
+        steps: int,
+        number: Any,
     ) -> None:
         self.values, self.decay, self.chunk_decay, self.tokens, self.number = values, decay, chunk_decay, tokens, number
-        self.weights = weights
+        self.value_decay, self.weights = value_decay, weights
+        self.solvers: dict[str, Substitution] = {}
         self.steps = steps  # micro-steps that write at a token
         self.zero, self.one = number(0.0), number(1.0)
 
@@ -267,14 +287,16 @@ class ChunkMeaning:
         """Evaluates one step and keeps its value."""
         if isinstance(step.value, Inverse):
             self.values |= zip(step.names, self._inverse(step.value.blocks), strict=True)
+        elif isinstance(step.value, Substitution):
+            self.solvers[step.name] = step.value
         else:
             self.values[step.name] = self.value(step.value)
 
-    def span(self, after: int, until: int, k: int) -> Any:
-        """The product of the decays of tokens after+1 .. until."""
+    def span(self, after: int, until: int, k: int, values: bool = False) -> Any:
+        """The product of the decays of tokens after+1 .. until, of one channel of a side."""
         out = self.one
         for t in range(after + 1, until + 1):
-            out = out * self.decay[t][k]
+            out = out * (self.value_decay if values else self.decay)[t][k]
         return out
 
     def value(self, node: Node) -> Matrix:
@@ -310,18 +332,23 @@ class ChunkMeaning:
                 return self._score(node)
             case DecayedProduct():
                 return self._decayed_product(node)
-            case Decayed(matrix, stretch):
+            case Solved(Sym(name), right):
+                return self._solved(self.solvers[name], self.value(right))
+            case Decayed(matrix, stretch, values):
                 rows = self.value(matrix)
-                scalar = self.chunk_decay == "scalar"
+                scalar = self.chunk_decay == "scalar" and not values
                 spans = [_BOUNDS[stretch](i, self.tokens) for i in range(self.tokens)]
                 weights = self.weights if stretch == "end" else [self.one] * self.tokens
                 return [
-                    [x * weights[i] * self.span(*spans[i], 0 if scalar else k) for k, x in enumerate(row)] for i, row in enumerate(rows)
+                    [x * weights[i] * self.span(*spans[i], 0 if scalar else k, values) for k, x in enumerate(row)]
+                    for i, row in enumerate(rows)
                 ]
             case Beside(matrix, columns):
                 beside = [None if c is None else self.value(c) for c in columns]
                 extra = [[self.zero if c is None else c[i][0] for c in beside] for i in range(self.tokens)]
                 return [[*row, *more] for row, more in zip(self.value(matrix), extra, strict=True)]
+            case Through(matrix, True):
+                return [[x * self.span(-1, self.tokens - 1, v, True) for v, x in enumerate(row)] for row in self.value(matrix)]
             case Through(matrix):
                 return [[x * self.span(-1, self.tokens - 1, k) for x in row] for k, row in enumerate(self.value(matrix))]
         raise AssertionError(f"{type(node).__name__} is not part of the forward form")
@@ -333,7 +360,9 @@ class ChunkMeaning:
             until = i - node.exclusive
             last = i - (node.strict or node.exclusive)
             row = [
-                sum((left[i][k] * self.span(j, until, k) * right[j][k] for k in range(len(left[i]))), self.zero) if j <= last else self.zero
+                sum((left[i][k] * self.span(j, until, k, node.values) * right[j][k] for k in range(len(left[i]))), self.zero)
+                if j <= last
+                else self.zero
                 for j in range(self.tokens)
             ]
             out.append(row)
@@ -341,14 +370,37 @@ class ChunkMeaning:
 
     def _decayed_product(self, node: DecayedProduct) -> Matrix:
         weights, right = self.value(node.weights), self.value(node.right)
+        if node.values:
+            self._require_causal(weights, node.strict or node.exclusive)
         out = []
         for i in range(self.tokens):
             linked = range(i + 1 - (node.strict or node.exclusive))
             row = [
-                sum((weights[i][j] * self.span(j, i - node.exclusive, k) * right[j][k] for j in linked), self.zero)
+                sum((weights[i][j] * self.span(j, i - node.exclusive, k, node.values) * right[j][k] for j in linked), self.zero)
                 for k in range(len(right[i]))
             ]
             out.append(row)
+        return out
+
+    @staticmethod
+    def _require_causal(weights: Matrix, strict: bool) -> None:
+        """What the code of these nodes never reads has to be 0."""
+        beyond = (x for i, row in enumerate(weights) for x in row[i + (not strict) :])
+        if any(not isinstance(x, Unknown) and x != 0 for x in beyond):
+            raise ProofFailed("weights of tokens that are not linked")
+
+    def _solved(self, solver: Substitution, right: Matrix) -> Matrix:
+        """E = right + c * P(A, E), token after token."""
+        weights = self.value(solver.matrix)
+        self._require_causal(weights, True)
+        out: Matrix = []
+        strength = None if solver.strength is None else self.value(solver.strength)
+        for i, row in enumerate(right):
+            until = i - solver.exclusive
+            spans = [[self.span(j, until, v, True) if solver.decays else self.one for v in range(len(row))] for j in range(i)]
+            found = [sum((weights[i][j] * spans[j][v] * out[j][v] for j in range(i)), self.zero) for v in range(len(row))]
+            factors = [self.one] * len(row) if strength is None else strength[i] * (len(row) if len(strength[i]) == 1 else 1)
+            out.append([x + c * f for x, c, f in zip(row, factors, found, strict=True)])
         return out
 
     def _inverse(self, blocks: tuple[tuple[Node, ...], ...]) -> list[Matrix]:

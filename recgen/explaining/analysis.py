@@ -40,6 +40,7 @@ def explain_analyze(form: NormalForm, operands: OperandSet) -> Stage:
         "declared_value_first": form.transposed,
         "normal_form": [pair(f) for f in normal],
         "operands": {name: pair(printer.formula(term)) for name, term in operands.terms},
+        **({"value_decay": {"constant": form.value_decay.constant}} if form.value_decay.kind != "none" else {}),
         "streams": [_stream_data(s, printer) for s in form.streams],
         "reads": [{"query": pair(printer.formula(r.query)), "lag": r.lag, "across": r.across} for r in form.reads],
         "outputs": {o.name: pair(printer.formula(o.value)) for o in form.outputs},
@@ -52,14 +53,15 @@ def explain_analyze(form: NormalForm, operands: OperandSet) -> Stage:
 def describe(form: NormalForm) -> str:
     """The class in one sentence."""
     decay = {"none": "without decay", "scalar": "one decay for the whole state", "vector": "one decay per key channel"}[form.decay.kind]
+    if form.value_decay.kind != "none":
+        decay = f"{'' if form.decay.kind == 'none' else f'{decay}, '}one decay per value channel"
     corrections = sum(s.correct is not None for s in form.streams)
     if not corrections:
-        transition = "a diagonal transition" if form.decay.kind != "none" else "a constant transition"
+        transition = "a diagonal transition" if form.decays else "a constant transition"
     else:
         low_rank = f"rank {'one' if corrections == 1 else corrections}"
-        transition = (
-            f"a transition of the identity plus {low_rank}" if form.decay.kind == "none" else f"a diagonal plus {low_rank} transition"
-        )
+        transition = f"a diagonal plus {low_rank} transition" if form.decays else f"a transition of the identity plus {low_rank}"
+        decay += ", a strength for every value channel" * any(s.strong_by_channel for s in form.streams)
     writes = f"{len(form.streams)} rank-one write{'s' * (len(form.streams) != 1)} a token"
     return f"matrix state over key axis {form.key_axis} and value axis {form.value_axis}, {transition} ({decay}), {writes}; chunkwise form"
 
@@ -69,13 +71,13 @@ def not_needed(form: NormalForm, operands: OperandSet) -> tuple[str, ...]:
     found = []
     if not form.feedback:
         found.append("a triangular solve: nothing that is written depends on what the state holds")
-    elif sum(s.correct is not None for s in form.streams) == 1:
+    elif not form.by_value and sum(s.correct is not None for s in form.streams) == 1:
         found.append("a solve that couples several writes of a token: one correction, one C × C inverse")
     if form.decay.kind == "none":
-        found.append("Γ: nothing decays, a causal mask does")
+        found.append("Γ: " + ("no key decays" if form.value_decay.kind != "none" else "nothing decays") + ", a causal mask does")
     elif form.decay.kind == "scalar":
         found.append("scores of their own for every channel: one Γ [C, C] serves all")
-    if form.decay.kind != "none" and form.decay.signed is None:
+    if form.decays and form.decay.signed is None and form.value_decay.signed is None:
         found.append("a sign beside the decay: it is known not to be negative")
     shared = [s.tag for s in operands.streams if s.correct and s.correct == s.write]
     if shared:
@@ -112,6 +114,11 @@ def _decay(form: NormalForm, s: Style) -> str:
     return f"{s.diag(factor) if form.decay.kind == 'vector' else factor}{s.times}"
 
 
+def _value_decay(form: NormalForm, s: Style) -> str:
+    factor = s.exp("u") if form.value_decay.signed is None else s.symbol("γ")
+    return "" if form.value_decay.kind == "none" else s.times + s.diag(factor)
+
+
 def _scale(form: NormalForm, at: str, s: Style) -> str:
     """The running maximum at a token."""
     assert form.stabilizer is not None
@@ -124,19 +131,22 @@ def _state_line(form: NormalForm, s: Style) -> str:
         f"{weight}{numbered('w', i, form.streams, s)}{s.times}{s.transposed(numbered('E', i, form.streams, s))}"
         for i in range(len(form.streams))
     ]
-    return f"{s.symbol('S', sub='t')} = {' + '.join([_decay(form, s) + s.symbol('S', sub='t-1'), *writes])}"
+    return f"{s.symbol('S', sub='t')} = {' + '.join([_decay(form, s) + s.symbol('S', sub='t-1') + _value_decay(form, s), *writes])}"
 
 
 def _write_line(form: NormalForm, i: int, stream: Stream, s: Style) -> str:
     parts = [numbered("X", i, form.streams, s)] if stream.value is not None else []
     if stream.correct is not None:
-        decayed = stream.decayed and form.decay.kind != "none"
-        before = (_decay(form, s) if decayed else "") + s.symbol("S", sub="t-1")
-        turned = s.transposed(s.brackets(before) if decayed else before)
+        decay, value_decay = (_decay(form, s), _value_decay(form, s)) if stream.decayed else ("", "")
+        before = decay + s.symbol("S", sub="t-1") + value_decay
+        turned = s.transposed(s.brackets(before) if decay or value_decay else before)
         if stream.slot > form.streams[0].slot:
             turned = s.transposed(s.symbol("S", sub=f"t,{stream.slot - 1}"))
-        strength = numbered("c", i, form.streams, s) + s.times if stream.strength is not None else ""
-        parts.append(f"{strength}{turned}{s.times}{numbered('a', i, form.streams, s)}")
+        strength = (
+            numbered("c", i, form.streams, s) + (s.hadamard if stream.strong_by_channel else s.times) if stream.strength is not None else ""
+        )
+        found = f"{turned}{s.times}{numbered('a', i, form.streams, s)}"
+        parts.append(strength + (s.brackets(found) if stream.strong_by_channel else found))
     return f"{numbered('E', i, form.streams, s)} = {' + '.join(parts)}"
 
 
@@ -155,6 +165,10 @@ def _bindings(form: NormalForm, printer: TermPrinter) -> list[tuple[Formula, str
         add("α", 0, (), form.decay.signed, "what multiplies the state; of either sign")
     elif form.decay.log is not None:
         add("g", 0, (), form.decay.log, "log decay" + (", constant in time" if form.decay.constant else ""))
+    if form.value_decay.signed is not None:
+        add("γ", 0, (), form.value_decay.signed, "what multiplies the value side; of either sign")
+    else:
+        add("u", 0, (), form.value_decay.log, "log decay of the value side" + ", constant in time" * form.value_decay.constant)
     if form.stabilizer is not None:
         add("l", 0, (), form.stabilizer.weight, "log weight of what is written")
     for i, s in enumerate(form.streams):

@@ -26,7 +26,9 @@ from recgen.derive.chunk_ir import (
     ScaledColumns,
     Score,
     ScoreGradients,
+    Solved,
     Step,
+    Substitution,
     Sum,
     Sym,
     Symmetric,
@@ -37,7 +39,7 @@ from recgen.explaining.styles import TEXT, Formula, Style, formula
 
 SUM, HADAMARD, PRODUCT, ATOM = range(4)
 
-_OPERANDS = {"q": "Q", "w": "K", "a": "A", "X": "X", "x": "x", "c": "c", "g": "g", "l": "l"}
+_OPERANDS = {"q": "Q", "w": "K", "a": "A", "X": "X", "x": "x", "c": "c", "g": "g", "u": "u", "l": "l"}
 """The matrices whose rows are the operands of the chunk's tokens."""
 
 _STEPS = {
@@ -46,6 +48,8 @@ _STEPS = {
     "Z": "dE", "dS": "dS", "dX": "dY", "dR": "dF", "found": "F", "found_in": "F^in", "dq_in": "dQ^in", "dw_end": "dK^end", "D_qk": "dA^qk",
     "D_kk": "dA^kk", "P_qk": "M^qk", "P_kk": "M^kk", "dl_qk": "dQ^qk", "dr_qk": "dK^qk", "dg_qk": "N^qk", "dr_kk": "dK^kk",
     "dg_kk": "N^kk", "written": "X^all", "A_qe": "A^qe", "taken": "O^qe",
+    "taken_qk": "O^qk", "found_kk": "F^kk", "dR_in": "dF^in", "dE_end": "dE^end", "dl_qv": "O^qk", "dr_qv": "dE^qk", "dg_qv": "N^qv",
+    "q_across": "Q^in", "dl_qx": "dQ^qe", "dr_qx": "dE^qe", "dg_qx": "N^qx", "dl_kv": "F^kk", "dr_kv": "dE^kk", "dg_kv": "N^kv",
     "D_qe": "dA^qe", "P_qe": "M^qe", "read_in": "O^in", "dl_qe": "O^qe", "dr_qe": "dK^qe", "dg_qe": "N^qe",
 }  # fmt: skip
 """Names of steps without their tags, as letters."""
@@ -68,16 +72,20 @@ class ChunkPrinter:
         match step.value:
             case Inverse(blocks):
                 return (formula(lambda s: f"L = {self._blocks(blocks, s)}"),)
+            case Substitution():
+                return (formula(lambda s: self._system(step.value, s)),)  # type: ignore[arg-type]
             case ScoreGradients():
                 return tuple(formula(lambda s, i=i: self._score_gradient(step, i, s)) for i in range(3))  # type: ignore[misc]
             case Gamma(exclusive):
                 return (formula(lambda s: f"{s.symbol(*_split('Γ^<' if exclusive else 'Γ'), 'ij')} = {self._gamma(exclusive, s)}"),)
             case Score():
                 return (formula(lambda s: f"{self._symbol(step.name, s, 'ij')} = {self._score(step.value, s)}"),)  # type: ignore[arg-type]
-            case DecayedProduct():
-                return (formula(lambda s: f"{self._symbol(step.name, s, 'ik')} = {self._decayed_product(step.value, s)}"),)  # type: ignore[arg-type]
-            case GateGradient():
-                return (formula(lambda s: f"{s.symbol('dg', sub='t')} = {self._gate(step.value, s)}"),)  # type: ignore[arg-type]
+            case DecayedProduct(values=values):
+                index = f"i{'v' if values else 'k'}"
+                return (formula(lambda s: f"{self._symbol(step.name, s, index)} = {self._decayed_product(step.value, s)}"),)  # type: ignore[arg-type]
+            case GateGradient(values=values):
+                gate = "du" if values else "dg"
+                return (formula(lambda s: f"{s.symbol(gate, sub='t')} = {self._gate(step.value, s)}"),)  # type: ignore[arg-type]
             case Kept() as kept:
                 return (formula(lambda s: kept_line(kept, s)),)
             case Crossing(links):
@@ -115,8 +123,16 @@ class ChunkPrinter:
                 return f"{self.node(left, s, ATOM)}{s.hadamard}{self.node(right, s, ATOM)}", HADAMARD
             case Causal(matrix, strict):
                 return s.call("tril", self.node(matrix, s), *["-1"] * strict), ATOM
+            case Decayed(matrix, stretch, True):
+                return f"{s.exp(self._stretch(stretch, s, 'U'))}{s.hadamard}{self.node(matrix, s, ATOM)}", HADAMARD
             case Decayed(matrix, stretch):
                 return self._decayed(matrix, stretch, s)
+            case Solved(_, right, turned):
+                inverse = s.inverse(s.brackets("I - L"))
+                inverse = s.transposed(s.brackets(inverse)) if turned else inverse
+                return f"{inverse}{s.times}{self.node(right, s, PRODUCT)}", PRODUCT
+            case Through(matrix, True):
+                return f"{self.node(matrix, s, PRODUCT)}{s.times}{s.diag(s.exp(s.symbol('U', sub='C')))}", PRODUCT
             case Through(matrix):
                 whole = s.exp(self._through(s))
                 factor = s.diag(whole) if self.chunk.decay == "vector" else whole
@@ -143,8 +159,29 @@ class ChunkPrinter:
             return f"{factor}{s.hadamard}{self.node(matrix, s, ATOM)}", HADAMARD
         return f"{s.diag(factor)}{s.times}{self.node(matrix, s, PRODUCT)}", PRODUCT
 
-    def _stretch(self, stretch: str, s: Style) -> str:
-        last = s.symbol("G", sub="C")
+    def _system(self, node: Substitution, s: Style) -> str:
+        """An entry of L, in the system of one value channel."""
+        parts = [] if node.strength is None else [self._entry(node.strength, s, "iv" if self._by_channel(node.strength) else "i")]
+        parts.append(self._entry(node.matrix, s, "ij"))
+        parts += [self._between(node.exclusive, "v", s)] * node.decays
+        return f"{s.symbol('L', sub='ij')} = {s.times.join(parts)}{s.words(', of every value channel v')}"
+
+    def _by_channel(self, node: Node) -> bool:
+        return isinstance(node, Sym) and self.operands[node.name].size == "V"
+
+    @staticmethod
+    def _between(exclusive: bool, channel: str, s: Style) -> str:
+        """The decay from token j to token i, or to just before it, of a channel k of the keys or v of the values."""
+        sums = "G" if channel == "k" else "U"
+        later = s.symbol(sums, sub=f"i{channel}")
+        if exclusive:
+            later = s.symbol("H", sub="ik") if channel == "k" else s.symbol("U", "<", f"i{channel}")
+        return s.exp(f"{later} - {s.symbol(sums, sub=f'j{channel}')}")
+
+    def _stretch(self, stretch: str, s: Style, sums: str = "G") -> str:
+        last = s.symbol(sums, sub="C")
+        if sums == "U":
+            return {"start": "U", "before": s.symbol("U", "<"), "end": f"{last} - U"}[stretch]
         if self.chunk.stabilized:
             return {"start": f"G + {s.symbol('m', sub='0')} - m", "end": f"{last} - G + l - {s.symbol('m', sub='C')}"}[stretch]
         return {"start": "G", "before": "H", "end": f"{last} - G"}[stretch]
@@ -164,21 +201,21 @@ class ChunkPrinter:
         return "<" if strict else "≤"
 
     def _score(self, node: Score, s: Style) -> str:
-        body = s.total("k", self._link(node.left, node.right, node.exclusive, s))
+        channel = "v" if node.values else "k"
+        body = s.total(channel, self._link(node.left, node.right, node.exclusive, channel, s))
         return f"{body}{s.words(f' for j {self._relation(node.strict or node.exclusive)} i, else 0')}"
 
     def _decayed_product(self, node: DecayedProduct, s: Style) -> str:
         """An entry [i, k]."""
-        later = s.symbol("H" if node.exclusive else "G", sub="ik")
-        decay = s.exp(f"{later} - {s.symbol('G', sub='jk')}")
-        link = s.times.join((self._entry(node.weights, s, "ij"), decay, self._entry(node.right, s, "jk")))
+        channel = "v" if node.values else "k"
+        decay = self._between(node.exclusive, channel, s)
+        link = s.times.join((self._entry(node.weights, s, "ij"), decay, self._entry(node.right, s, f"j{channel}")))
         return s.total(f"j {self._relation(node.strict or node.exclusive)} i", link)
 
-    def _link(self, left: Node, right: Node, exclusive: bool, s: Style) -> str:
+    def _link(self, left: Node, right: Node, exclusive: bool, channel: str, s: Style) -> str:
         """One channel of the score of tokens i and j."""
-        later = s.symbol("H" if exclusive else "G", sub="ik")
-        decay = s.exp(f"{later} - {s.symbol('G', sub='jk')}")
-        return f"{self._entry(left, s, 'ik')}{s.times}{decay}{s.times}{self._entry(right, s, 'jk')}"
+        decay = self._between(exclusive, channel, s)
+        return f"{self._entry(left, s, f'i{channel}')}{s.times}{decay}{s.times}{self._entry(right, s, f'j{channel}')}"
 
     def _entry(self, node: Node, s: Style, index: str) -> str:
         if isinstance(node, Sym):
@@ -190,33 +227,36 @@ class ChunkPrinter:
         value = step.value
         assert isinstance(value, ScoreGradients)
         weight = s.indexed(s.brackets(self.node(value.weights, s)), "ij")
-        later = s.symbol("H" if value.exclusive else "G", sub="ik")
-        decay = s.exp(f"{later} - {s.symbol('G', sub='jk')}")
+        channel = "v" if value.values else "k"
+        decay = self._between(value.exclusive, channel, s)
         last = self._relation(value.strict or value.exclusive)
-        rows, columns = self._entry(value.left, s, "ik"), self._entry(value.right, s, "jk")
+        rows, columns = self._entry(value.left, s, f"i{channel}"), self._entry(value.right, s, f"j{channel}")
         name = step.names[part]
         if part == 0:
-            return f"{self._symbol(name, s, 'ik')} = {s.total(f'j {last} i', s.times.join((weight, decay, columns)))}"
+            return f"{self._symbol(name, s, f'i{channel}')} = {s.total(f'j {last} i', s.times.join((weight, decay, columns)))}"
         if part == 1:
             later_rows = "i > j" if last == "<" else "i ≥ j"
-            return f"{self._symbol(name, s, 'jk')} = {s.total(later_rows, s.times.join((weight, rows, decay)))}"
+            return f"{self._symbol(name, s, f'j{channel}')} = {s.total(later_rows, s.times.join((weight, rows, decay)))}"
         crossing = "i > t > j" if value.exclusive else "i ≥ t > j"
-        return f"{self._symbol(name, s, 'tk')} = {s.total(crossing, s.times.join((weight, rows, decay, columns)))}"
+        return f"{self._symbol(name, s, f't{channel}')} = {s.total(crossing, s.times.join((weight, rows, decay, columns)))}"
 
     def _gate(self, node: GateGradient, s: Style) -> str:
         """Sums over the links that cross token t."""
         parts = [s.total("i ≥ t > j", self._sub(m, "ij", s)) for m in node.links]
         parts += [s.total("i > t > j", self._sub(m, "ij", s)) for m in node.links_before]
         parts += [self._sub(m, "t", s) for m in node.between]
-        parts += [s.total("i ≥ t", self._channels(m, "i", s)) for m in node.start]
-        parts += [s.total("i > t", self._channels(m, "i", s)) for m in node.before]
-        parts += [s.total("j < t", self._channels(m, "j", s)) for m in node.end]
+        channels = self._sub if node.values else self._channels
+        parts += [s.total("i ≥ t", channels(m, "i", s)) for m in node.start]
+        parts += [s.total("i > t", channels(m, "i", s)) for m in node.before]
+        parts += [s.total("j < t", channels(m, "j", s)) for m in node.end]
         parts.append(self._past_every_token(node, s))
         return " + ".join(parts)
 
     def _past_every_token(self, node: GateGradient, s: Style) -> str:
         """The incoming state's link to the outgoing one."""
         product, whole = self._sub(Hadamard(node.state, node.gradient), "kv", s), s.exp(self._through(s))
+        if node.values:
+            return s.total("k", f"{s.exp(s.symbol('U', sub='Cv'))}{s.times}{product}")
         if self.chunk.decay == "vector":
             return s.total("v", f"{s.exp(s.symbol('G', sub='Ck'))}{s.times}{product}")
         return f"{whole}{s.times}{s.total('kv', product)}"

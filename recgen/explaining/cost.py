@@ -23,6 +23,7 @@ from recgen.derive.bordered_ir import (
     Square,
 )
 from recgen.derive.chunk_ir import (
+    INVERTED,
     Beside,
     Causal,
     ChunkForm,
@@ -42,7 +43,9 @@ from recgen.derive.chunk_ir import (
     ScaledColumns,
     Score,
     ScoreGradients,
+    Solved,
     Step,
+    Substitution,
     Sum,
     Sym,
     Symmetric,
@@ -154,12 +157,12 @@ class _Shapes:
                 return self.of(m) if column is None else ("C", "1")
             case RowSum() | DecayColumn():
                 return ("C", "1")
-            case Gamma() | Score() | Inverse():
+            case Gamma() | Score() | Inverse() | Substitution():
                 return ("C", "C")
-            case ScoreGradients() | DecayedProduct():
-                return ("C", "K")
-            case GateGradient():
-                return ("C", "K")
+            case ScoreGradients() | DecayedProduct() | GateGradient():
+                return ("C", "V" if node.values else "K")
+            case Solved(_, right):
+                return self.of(right)
             case _:
                 return self._bordered(node)
 
@@ -194,9 +197,13 @@ class _Shapes:
                 a, b = self.of(left), self.of(right)
                 return below + monomial(2, a[turn_left], a[not turn_left], b[not turn_right])
             case Score() | DecayedProduct():
-                return below + monomial(2, "C", "C", "K")
+                return below + monomial(2, "C", "C", "V" if node.values else "K")
             case ScoreGradients():
-                return below + monomial(4, "C", "C", "K")
+                return below + monomial(4, "C", "C", "V" if node.values else "K")
+            case Substitution():
+                return below + monomial(2 * (INVERTED**2 - 1) // 3, "C", "V")  # two products of halves at every size
+            case Solved():
+                return below + monomial(1, "C", "C", "V")
             case Inverse(blocks):
                 return below + monomial(Fraction(len(blocks) ** 3, 3), "C", "C", "C")
             case Mixed() | Pairings():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recgen.derive.chunk_ir import ChunkForm, Step
+from recgen.derive.chunk_ir import ChunkForm, Decayed, DecayedProduct, Node, Score, ScoreGradients, Step, Substitution, nodes
 from recgen.derive.coupled_operands import CoupledOperands
 from recgen.derive.operands import OperandSet
 from recgen.derive.proof import Proof
@@ -70,7 +70,7 @@ _PROOF = (
 def _letters(chunk: ChunkForm) -> str:
     """Which matrix stacks which operand."""
     stacked = [
-        f"{operand_letter(chunk, o.name)} stacks {_lower(chunk, o.name)}" for o in chunk.operands if o.symbol not in ("g", "l", "sign")
+        f"{operand_letter(chunk, o.name)} stacks {_lower(chunk, o.name)}" for o in chunk.operands if o.symbol not in ("g", "u", "l", "sign")
     ]
     text = f"Rows are the C tokens of a chunk: {', '.join(stacked)}"
     if chunk.states > 1:
@@ -79,11 +79,18 @@ def _letters(chunk: ChunkForm) -> str:
         text += "; G sums the log decay g over the chunk's tokens up to and including each"
         if any("before" in repr(s.value) or "exclusive=True" in repr(s.value) for s in (*chunk.prepare, *chunk.finish)):
             text += ", H without it"
+    if chunk.value_decay != "none":
+        until = " over the chunk's tokens up to and including each" if chunk.decay == "none" else " likewise"
+        text += f"; U sums the value side's log decay u{until}"
+        found = (n for phase, _ in (*FORWARD, *ADJOINT) for s in getattr(chunk, phase) for n in nodes(s.value))
+        text += ", U^< without the token" * any(excludes_token(n) for n in found)
     if chunk.stabilized:
         text += "; l is the log weight of what is written, m the running maximum of G + m_0 and of G_i - G_j + l_j over j ≤ i, m_0 that "
         text += "before the chunk"
-    if any(o.symbol == "sign" for o in chunk.operands):
-        text += "; here g is the logarithm of the multiplier's magnitude, and every decay over a stretch carries the product of its signs"
+    signed = dict.fromkeys("u" if o.name == "value_sign" else "g" for o in chunk.operands if o.symbol == "sign")
+    if signed:
+        text += f"; here {' and '.join(signed)} is the logarithm of the multiplier's magnitude, and every decay over a stretch carries the "
+        text += "product of its signs"
     start = "; S has the states at the chunk's start side by side" if chunk.states > 1 else "; S is the state at the chunk's start"
     return text + start + "."
 
@@ -94,6 +101,15 @@ _LINKS = (
     "and (i,0), (i-1,0) and (C,0) go there from its start; [A](i,j) is the matrix that has A there and is 0 elsewhere, [A]_a what of A is "
     "state a's"
 )
+
+
+def excludes_token(node: Node) -> bool:
+    """Whether a node takes the value side's decay up to just before a token."""
+    if isinstance(node, Decayed):
+        return node.values and node.stretch == "before"
+    if isinstance(node, Substitution):
+        return node.decays and node.exclusive
+    return isinstance(node, Score | DecayedProduct | ScoreGradients) and node.values and node.exclusive
 
 
 def _lower(chunk: ChunkForm, name: str) -> str:

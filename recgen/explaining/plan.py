@@ -76,6 +76,9 @@ def _kernels(plan: KernelPlan) -> tuple[Block, ...]:
     r = plan.recurrent
     entries = f"about {r.forward} entries of the state a program forward, {r.backward} backward, {r.step} in a step"
     items = [f"recurrent kernels: {entries}; loads {r.stages} tokens ahead"]
+    if not plan.kernels:
+        items.append("chunkwise kernels: none for systems that differ by value channel; PyTorch runs the chunks on every device")
+        return (Items(tuple(items)),)
     if not plan.on_gpu:
         items.append("chunkwise kernels: in Triton's interpreter alone; GPUs got wrong gradients of reads across the state and run PyTorch")
     items.append("chunkwise kernels: float32 products in three parts, tf32 or bfloat16; of their tiles the first row that fits is used")
@@ -140,9 +143,8 @@ def _costs(form: NormalForm, chunk: ChunkForm) -> tuple[tuple[str, Polynomial], 
     writes = _elements(form, inputs=False)
     states = Polynomial((((-1, 1, 1), monomial(_FLOAT).terms[0][1]),))
     streams, corrections = len(form.streams), sum(s.correct is not None for s in form.streams)
-    step = monomial(2 * (streams + corrections + len(form.reads)), "K", "V") + (
-        monomial(1, "K", "V") if form.decay.kind != "none" else Polynomial()
-    )
+    decays = (form.decay.kind != "none") + (form.value_decay.kind != "none")
+    step = monomial(2 * (streams + corrections + len(form.reads)), "K", "V") + monomial(decays, "K", "V")
     return (
         ("chunk, forward: bytes", _times(reads + writes, _BF16) + states),
         ("chunk, forward: FLOPs", forward_flops(chunk).per_token()),

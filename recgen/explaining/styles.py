@@ -185,8 +185,9 @@ def formula(write: Callable[[Style], str]) -> Formula:
 
 
 _LETTERS = {
-    "Γ": r"\Gamma", "Φ": r"\Phi", "α": r"\alpha", "alpha": r"\alpha", "beta": r"\beta", "gamma": r"\gamma", "delta": r"\delta",
-    "eta": r"\eta", "kappa": r"\kappa", "lambda": r"\lambda", "mu": r"\mu", "sigma": r"\sigma", "tau": r"\tau", "theta": r"\theta",
+    "Γ": r"\Gamma", "Φ": r"\Phi", "α": r"\alpha", "γ": r"\gamma", "alpha": r"\alpha", "beta": r"\beta", "gamma": r"\gamma",
+    "delta": r"\delta", "eta": r"\eta", "kappa": r"\kappa", "lambda": r"\lambda", "mu": r"\mu", "sigma": r"\sigma", "tau": r"\tau",
+    "theta": r"\theta",
 }  # fmt: skip
 
 

@@ -33,8 +33,9 @@ _AXES = ((7, 5, 3, 2), (20, 9, 4, 3))
 class Roles:
     """What an argument does in the normal form, as far as it matters for drawing it.
 
-    `unit`: vectors along which corrections write or read; `strength`: scalars in a correction's strength; `gate`: what the decay is made
-    of; `reset`: for inputs that can make the decay 0 (of coupled states, that of one), the value that does.
+    `unit`: vectors along which corrections write or read; `strength`: what a correction's strength is made of, scalars and vectors over the
+    values; `gate`: what the decay is made of; `reset`: for inputs that can make the decay 0 (of coupled states that of one, and of one side
+    where both decay), the value that does.
     """
 
     unit: frozenset[str]
@@ -50,12 +51,13 @@ def roles(form: VerifiedForm) -> Roles:
         return Roles(frozenset(), frozenset(), declared, ())
     directions, strengths = _corrections(form)
     vectors = {a.name for a in form.recurrence.arguments if a.axes}
+    by_channel = {a.name for a in form.recurrence.arguments if isinstance(form, NormalForm) and a.axes == (form.value_axis,)}
     unit = _names(directions) & vectors
-    strength = _names(strengths) - vectors
+    strength = _names(strengths) - (vectors - by_channel)
     decays = multipliers(form)
     gate = _names(decays)
     candidates = [(a.name, value) for a in form.recurrence.arguments if a.name in gate and a.role == "input" for value in (-INFINITY, 0.0)]
-    which = any if isinstance(form, CoupledForm) else all  # coupled states are reset one by one
+    which = all if isinstance(form, ScanForm) else any  # the states of a scan are reset together
     reset = tuple((name, value) for name, value in candidates if which(_resets(form.recurrence, decays, name, value)))
     return Roles(frozenset(unit - gate), frozenset(strength), frozenset(gate), reset)
 
@@ -81,7 +83,7 @@ def multipliers(form: NormalForm | CoupledForm | ScanForm) -> tuple[Term, ...]:
     """What the states are multiplied by, but for multipliers that read a state themselves."""
     if isinstance(form, ScanForm):
         return tuple(s.decay for s in form.states if not reads_state(s.decay))
-    decays = form.decays if isinstance(form, CoupledForm) else (form.decay,)
+    decays = form.decays if isinstance(form, CoupledForm) else (form.decay, form.value_decay)
     return tuple(multiplier(d.log) if d.signed is None else d.signed for d in decays if d.log is not None)
 
 

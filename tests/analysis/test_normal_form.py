@@ -152,3 +152,67 @@ def test_a_decay_of_params_alone_is_constant():
     form = analyzed("S[t] = exp(d) * S[t-1] + k @ v^T", READ, declarations=declarations)
     assert form.decay.constant
     assert "one decay for the whole state, constant in time" in form.notes
+
+
+def by_value(form):
+    """Both decays, and the streams."""
+    return form.decay.kind, shown(form, form.value_decay.log), streams(form)
+
+
+def test_a_decay_of_the_value_side_beside_a_correction():
+    form = analyzed("D = exp(f) * S[t-1] * exp(h)^T", "S[t] = D + b * k @ (v - D^T @ k)^T", READ)
+    assert by_value(form) == ("vector", "h", [("k", "b * v", "-b", "k", True)])
+    assert form.by_value
+    assert form.notes[:2] == ("one decay per key channel", "one decay per value channel")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("S[t] = exp(g) * (I - b * k @ k^T) @ S[t-1] * exp(h)^T + b * k @ v^T",),
+        ("D = exp(g) * S[t-1] * exp(h)^T", "S[t] = D + b * k @ (v - D^T @ k)^T"),
+        ("S[t] = exp(g) * S[t-1] * exp(h)^T + b * k @ (v - exp(h) * (exp(g) * S[t-1]^T @ k))^T",),
+    ],
+)
+def test_a_number_joins_the_decay_of_the_value_side(lines):
+    assert by_value(analyzed(*lines, READ)) == ("none", "g + h", [("k", "b * v", "-b", "k", True)])
+
+
+def test_a_correction_on_the_value_side_beside_a_decay_of_the_keys_is_turned():
+    form = analyzed("S[t] = exp(f) * (S[t-1] @ (I - b * v @ v^T)) + k @ v^T", READ)
+    assert (form.key_axis, form.transposed, [r.across for r in form.reads]) == ("V", True, [True])
+    assert by_value(form) == ("none", "f", [("v", "k", "-b", "v", True)])
+
+
+def test_a_correction_before_the_value_side_decays():
+    form = analyzed("S[t] = exp(f) * S[t-1] * exp(h)^T - b * k @ (S[t-1]^T @ k)^T + k @ v^T", READ)
+    assert by_value(form) == ("vector", "h", [("k", "v", "-b", "k", False)])
+    half = analyzed("S[t] = exp(f) * S[t-1] * exp(h)^T - b * k @ ((exp(f) * S[t-1])^T @ k)^T + k @ v^T", READ)
+    assert by_value(half) == ("vector", "h", [("k", "v", "-b", "exp(f) * k", False)])
+
+
+def test_a_strength_for_every_value_channel():
+    form = analyzed("S[t] = exp(g) * S[t-1] + k @ (b * u * (v - exp(g) * S[t-1]^T @ k))^T", READ)
+    assert by_value(form) == ("scalar", None, [("k", "b * (u * v)", "-b * u", "k", True)])
+    assert form.by_value and form.streams[0].strong_by_channel
+
+
+def test_two_corrections_along_one_direction_with_one_strength_by_channel():
+    form = analyzed("S[t] = S[t-1] + k @ (u * (v - S[t-1]^T @ k - b * S[t-1]^T @ e))^T", READ)
+    ((write, value, strength, correct, _),) = streams(form)
+    assert (write, value, strength, correct) == ("k", "u * v", "u", "-1 * k - b * e")
+
+
+def test_a_strength_by_channel_and_a_decay_of_its_side():
+    form = analyzed("D = S[t-1] * exp(h)^T", "S[t] = D + k @ (u * (v - D^T @ k))^T", READ)
+    assert by_value(form) == ("none", "h", [("k", "u * v", "-u", "k", True)])
+
+
+def test_a_decay_of_the_value_side_of_either_sign():
+    form = analyzed("D = S[t-1] * u^T", "S[t] = D + k @ (v - D^T @ k)^T", READ)
+    assert shown(form, form.value_decay.signed) == "u"
+    assert not form.value_decay.bounded
+
+
+def test_without_a_correction_both_sides_do_not_decay():
+    assert not analyzed("S[t] = S[t-1] * exp(h)^T + k @ v^T", "o = S[t]^T @ q").by_value

@@ -10,20 +10,43 @@ READ = "o = S[t]^T @ q"
 SQUARE = KEY_FIRST.replace("state S : [K, V]", "input M : [K, K]\n    input N : [K, V] in(0, 1)\n    state S : [K, V]")
 VECTOR = KEY_FIRST.replace("[K, V]", "[K]")
 TWO = KEY_FIRST + "    state R : [K, V]\n"
-VALUE_SIDE = "the state is corrected over K and decays by channel over V: a decay by channel is compiled on the side that is corrected"
-KEY_SIDE = "the state is corrected over V and decays by channel over K: a decay by channel is compiled on the side that is corrected"
+STEPS = KEY_FIRST + "    const n = 2\n    input w : [n, K]\n    input x : [n, V]\n"
+BESIDE = KEY_FIRST + "    state z : [K]\n"
+STRONG = "a correction has a strength of its own for each value channel"
 
 
 @pytest.mark.parametrize(
     ("lines", "declarations", "reason"),
     [
-        (("S[t] = (I - b * k @ k^T) @ S[t-1] * exp(h)^T + k @ v^T", READ), KEY_FIRST, VALUE_SIDE),
-        (("S[t] = exp(f) * (S[t-1] @ (I - b * v @ v^T)) + k @ v^T", READ), KEY_FIRST, KEY_SIDE),
-        (("S[t] = exp(f) * S[t-1] * exp(h)^T + b * (k - S[t-1] @ v) @ v^T", READ), KEY_FIRST, KEY_SIDE),
         (
-            ("S[t] = S[t-1] + k @ (u * (v - S[t-1]^T @ k))^T", READ),
+            ("S[t, 0] = S[t-1] * exp(h)^T", "S[t, i] = S[t, i-1] + w[i] @ (x[i] - S[t, i-1]^T @ w[i])^T for i in 1..n", READ),
+            STEPS,
+            "`S` has micro-steps, and `S` decays by channel over V; one of the two is compiled",
+        ),
+        (
+            ("S[t, 0] = S[t-1]", "S[t, i] = S[t, i-1] + w[i] @ (x[i] * (x[i] - S[t, i-1]^T @ w[i]))^T for i in 1..n", READ),
+            STEPS,
+            f"`S` has micro-steps, and {STRONG}; one of the two is compiled",
+        ),
+        (
+            ("S[t] = (I - k @ k^T) @ S[t-1] * exp(h)^T + k @ v^T", "z[t] = z[t-1] + k * (a - k^T @ z[t-1])", READ + " / (z[t]^T @ q)"),
+            BESIDE,
+            "`z` is one more column of `S`, and `S` decays by channel over V; one of the two is compiled",
+        ),
+        (
+            ("S[t] = (I - b * k @ k^T - b * e @ q^T) @ S[t-1] * exp(h)^T + k @ v^T", READ),
             KEY_FIRST,
-            "a correction has a strength of its own for each value channel; one strength for all of them is compiled",
+            "`S` is corrected along 2 directions, and `S` decays by channel over V; one correction is compiled with it",
+        ),
+        (
+            ("S[t] = S[t-1] * exp(h)^T + S[t-1] - k @ (k^T @ S[t-1])", READ),
+            KEY_FIRST,
+            "the state is scaled by a sum, a part of it by value channel: write it as one product",
+        ),
+        (
+            ("S[t] = S[t-1] - k @ (u * (S[t-1]^T @ k))^T - k @ (v * (S[t-1]^T @ e))^T", READ),
+            KEY_FIRST,
+            "corrections along one direction have different strengths for the value channels",
         ),
         (
             ("S[t] = (I - k @ k^T) @ S[t-1] @ (I - v @ v^T) + k @ v^T", READ),

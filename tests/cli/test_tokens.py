@@ -37,6 +37,13 @@ def test_there_is_nothing_to_tune(recgen, monkeypatch):
     assert "has no chunkwise kernels, and only those have tiles to tune" in result.stderr
 
 
+def test_chunks_without_kernels_have_no_tiles_to_tune(recgen, monkeypatch):
+    monkeypatch.setattr(sys.modules["recgen.cli.tune"], "_machine", object)
+    result = recgen("tune", SPEC.parents[1] / "value_strengths.rec")
+    assert result.exit_code == 2
+    assert "PyTorch runs its chunks on every device, and only chunkwise kernels have tiles to tune" in result.stderr
+
+
 def test_a_refusal_names_the_plan(recgen, folder):
     (folder / "a.rec").write_text(COUPLED)
     result = recgen("check", "a.rec")

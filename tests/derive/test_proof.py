@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recgen.derive.bordered_ir import Cut, Kept
-from recgen.derive.chunk_ir import Causal, Decayed, DecayedProduct, Gamma, Inverse, Negative, Node, Score, Step, Sum
+from recgen.derive.chunk_ir import Causal, Decayed, DecayedProduct, Gamma, Inverse, Negative, Node, Score, Step, Substitution, Sum, Through
 from recgen.derive.coupled_proof import prove_coupled
 from recgen.derive.proof import Proof, ProofFailed, prove
 from recgen.pipeline import Compiled, CoupledCompiled, ScanCompiled, compile_text
@@ -25,6 +25,9 @@ SPECS = (
     "tests/specs/value_error",
     "tests/specs/momentum_delta",
     "tests/specs/two_memories",
+    "tests/specs/value_forget",
+    "tests/specs/value_forget_after",
+    "tests/specs/value_strengths",
 )
 PHASES = ("prepare", "scan", "finish")
 
@@ -38,6 +41,8 @@ def turned_over(node: Node) -> Node:
     """The step's value with the other sign."""
     if isinstance(node, Inverse):
         return Inverse(tuple(tuple(Negative(b) for b in row) for row in node.blocks))
+    if isinstance(node, Substitution):
+        return replace(node, matrix=Negative(node.matrix))
     return Negative(node)
 
 
@@ -62,16 +67,22 @@ def other_node(node: Node) -> Node | None:
             return Causal(matrix, not strict)
         case Gamma(exclusive):
             return Gamma(not exclusive)
-        case Score(left, right, exclusive, strict):
-            return Score(left, right, exclusive, not strict) if not exclusive else Score(left, right, False, strict)
-        case DecayedProduct(weights, right, exclusive, strict):
-            return DecayedProduct(weights, right, False, strict if exclusive else not strict)
-        case Decayed(matrix, stretch):
-            return Decayed(matrix, {"start": "before", "before": "start", "end": "start"}[stretch])
+        case DecayedProduct(strict=True, exclusive=False, values=True):
+            return None  # the weights are strictly causal anyway
+        case Score() | DecayedProduct():
+            return replace(node, exclusive=False) if node.exclusive else replace(node, strict=not node.strict)
+        case Decayed(stretch=stretch):
+            return replace(node, stretch={"start": "before", "before": "start", "end": "start"}[stretch])
         case Kept(tag, "scalar"):
             return Kept(tag, "none")
         case Cut(matrix, "after" | "before" as rows, columns):
             return Cut(matrix, "before" if rows == "after" else "after", columns)
+        case Substitution(decays=True):
+            return replace(node, exclusive=not node.exclusive)
+        case Substitution():
+            return replace(node, strength=None)
+        case Through(matrix, True):
+            return matrix
         case Sum(terms) if len(terms) > 1:
             return Sum(terms[:-1])
     return None

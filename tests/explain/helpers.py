@@ -30,6 +30,9 @@ GOLDEN = {
         ("tests/specs/coupled/three_memories", "analyze", "text"),
         ("tests/specs/two_memories", "analyze", "latex"),
         ("tests/specs/two_memories", "derive", "latex"),
+        ("tests/specs/value_forget", "analyze", "text"),
+        ("tests/specs/value_forget_after", "derive", "text"),
+        ("tests/specs/value_forget", "plan", "text"),
     )
 }
 

@@ -60,13 +60,14 @@ def test_module_says_what_it_is(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [path for path in SPECS if isinstance(compiled(path), Compiled)], ids=lambda p: p.stem)
 def test_structure_follows_the_recurrence(path: Path) -> None:
-    """No solve without a correction, one decay matrix for a scalar decay, blocks of rows for a vector one."""
+    """No solve without a correction, an inverse or a substitution, one decay matrix for a scalar decay, blocks of rows for a vector."""
     form, text = compiled(path).normal_form, without_triton(code(path))
     kind = form.decay.kind
-    assert ("solve_triangular" in text) == form.feedback
-    assert ("def _score(" in text) == (kind == "vector")
+    assert ("solve_triangular" in text) == (form.feedback and not form.by_value)
+    assert ("def _substitution(" in text) == form.by_value
+    assert ("def _score(" in text) == (kind == "vector" or form.value_decay.kind == "vector")
     assert ("def _gamma(" in text) == (kind == "scalar" and form.stabilizer is None)
-    assert ("def _cumulate(" in text) == (kind != "none")
+    assert ("def _cumulate(" in text) == form.decays
 
 
 def test_linear_attention_is_plain() -> None:

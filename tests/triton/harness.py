@@ -18,6 +18,7 @@ from recgen.analysis.normal_form import NormalForm
 from recgen.lang.recurrence import ArgumentInfo, Recurrence
 from recgen.lang.terms import Apply, AxisSize, Constant, Term
 from recgen.pipeline import Compiled, compile_text
+from recgen.plan import make_plan
 from recgen.resources import resource
 from tests.triton.reference import Loop
 
@@ -36,6 +37,11 @@ def with_normal_form(*folders: Path) -> tuple[str, ...]:
     """The specs in these folders that have a normal form."""
     paths = (path for folder in folders for path in folder.glob("*.rec"))
     return tuple(sorted(p.stem for p in paths if isinstance(compile_text(p.read_text(encoding="utf-8"), p.stem), Compiled)))
+
+
+def with_chunk_kernels(*folders: Path) -> tuple[str, ...]:
+    """Those of them whose chunks run in kernels."""
+    return tuple(name for name in with_normal_form(*folders) if make_plan(compiled(name)[0]).kernels)
 
 
 @cache

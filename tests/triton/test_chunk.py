@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from recgen.resources import resource
-from tests.triton.harness import Case, Inputs, check, compiled, forward, gradients, module, with_normal_form
+from tests.triton.harness import Case, Inputs, check, compiled, forward, gradients, module, with_chunk_kernels
 
 HERE = Path(__file__).parent
 SIZES = {"K": 7, "V": 5, "D": 6, "F": 3, "M": 7, "P": 5, "N": 7}
 GATES = {"use_qk_l2norm_in_kernel": True, "use_gate_in_kernel": True, "use_beta_sigmoid_in_kernel": True}
 DELTA = Case("gated_delta_rule", SIZES, tokens=20, chunk=16)
-SPECS = with_normal_form(resource("specs"), HERE.parent / "specs", HERE / "specs")
+SPECS = with_chunk_kernels(resource("specs"), HERE.parent / "specs", HERE / "specs")
 
 
 @pytest.mark.parametrize("spec", SPECS)
