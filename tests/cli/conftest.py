@@ -58,7 +58,7 @@ def toy_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in.compile_text = _compile
     monkeypatch.setitem(sys.modules, "recgen.pipeline", stand_in)
     unchecked = ModuleType("recgen.verify.adjoint")
-    unchecked.check_adjoint = lambda compiled: None
+    unchecked.check_adjoint = lambda compiled: ()
     monkeypatch.setitem(sys.modules, "recgen.verify.adjoint", unchecked)
     monkeypatch.delitem(sys.modules, "recgen.build", raising=False)
     yield
