@@ -1413,19 +1413,19 @@ def _recurrent_forward_kernel(
     else:
         b_h_before = tl.full((block_P, block_N), 0.0, ACC)
     at, more = bos, length > 0
-    ahead_1_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None] & more, other=0.0)
-    ahead_1_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None] & more, other=0.0)
-    ahead_1_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None] & more, other=0.0)
-    ahead_1_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None] & more, other=0.0)
+    ahead_1_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
+    ahead_1_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
+    ahead_1_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=tl.where(more, mask_N[:, None], False), other=0.0)
+    ahead_1_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=tl.where(more, mask_N[:, None], False), other=0.0)
     if p_z is not None:
-        ahead_1_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None] & more, other=0.0)
+        ahead_1_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
     at, more = bos + 1, length > 1
-    ahead_2_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None] & more, other=0.0)
-    ahead_2_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None] & more, other=0.0)
-    ahead_2_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None] & more, other=0.0)
-    ahead_2_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None] & more, other=0.0)
+    ahead_2_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
+    ahead_2_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
+    ahead_2_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=tl.where(more, mask_N[:, None], False), other=0.0)
+    ahead_2_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=tl.where(more, mask_N[:, None], False), other=0.0)
     if p_z is not None:
-        ahead_2_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None] & more, other=0.0)
+        ahead_2_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
     for t in range(length):
         row = (first + t) * HV + i_h
         if p_saved is not None:
@@ -1443,12 +1443,12 @@ def _recurrent_forward_kernel(
             b_z = ahead_1_z.to(ACC)
             ahead_1_z = ahead_2_z
         at, more = bos + t + 2, t + 2 < length
-        ahead_2_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None] & more, other=0.0)
-        ahead_2_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None] & more, other=0.0)
-        ahead_2_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None] & more, other=0.0)
-        ahead_2_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None] & more, other=0.0)
+        ahead_2_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
+        ahead_2_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
+        ahead_2_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=tl.where(more, mask_N[:, None], False), other=0.0)
+        ahead_2_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=tl.where(more, mask_N[:, None], False), other=0.0)
         if p_z is not None:
-            ahead_2_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None] & more, other=0.0)
+            ahead_2_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
         if opt_use_z:
             if opt_delta_softplus:
                 if opt_use_delta_bias:
@@ -1921,19 +1921,19 @@ def _recurrent_backward_kernel(
         count = tl.minimum(length - start, 64)
         b_h_before = tl.load(p_saved + ((slot + start // 64) * HV + i_h) * (size_P * size_N) + off_P[:, None] + off_N[None, :] * size_P, mask=mask_P[:, None] & mask_N[None, :], other=0.0)
         at, more = bos + start, count > 0
-        ahead_1_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None] & more, other=0.0)
-        ahead_1_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None] & more, other=0.0)
-        ahead_1_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None] & more, other=0.0)
-        ahead_1_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None] & more, other=0.0)
+        ahead_1_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
+        ahead_1_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
+        ahead_1_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=tl.where(more, mask_N[:, None], False), other=0.0)
+        ahead_1_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=tl.where(more, mask_N[:, None], False), other=0.0)
         if p_z is not None:
-            ahead_1_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None] & more, other=0.0)
+            ahead_1_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
         at, more = bos + start + 1, count > 1
-        ahead_2_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None] & more, other=0.0)
-        ahead_2_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None] & more, other=0.0)
-        ahead_2_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None] & more, other=0.0)
-        ahead_2_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None] & more, other=0.0)
+        ahead_2_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
+        ahead_2_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
+        ahead_2_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=tl.where(more, mask_N[:, None], False), other=0.0)
+        ahead_2_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=tl.where(more, mask_N[:, None], False), other=0.0)
         if p_z is not None:
-            ahead_2_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None] & more, other=0.0)
+            ahead_2_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
         for j in range(count):
             tl.store(p_work + j * (block_P * block_N) + loc_P[:, None] * block_N + loc_N[None, :], b_h_before)
             b_u = ahead_1_u.to(ACC)
@@ -1948,12 +1948,12 @@ def _recurrent_backward_kernel(
                 b_z = ahead_1_z.to(ACC)
                 ahead_1_z = ahead_2_z
             at, more = bos + start + j + 2, j + 2 < count
-            ahead_2_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None] & more, other=0.0)
-            ahead_2_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None] & more, other=0.0)
-            ahead_2_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None] & more, other=0.0)
-            ahead_2_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None] & more, other=0.0)
+            ahead_2_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
+            ahead_2_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
+            ahead_2_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=tl.where(more, mask_N[:, None], False), other=0.0)
+            ahead_2_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=tl.where(more, mask_N[:, None], False), other=0.0)
             if p_z is not None:
-                ahead_2_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None] & more, other=0.0)
+                ahead_2_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
             if opt_delta_softplus:
                 if opt_use_delta_bias:
                     b_raw_5 = b_delta + b_delta_bias
@@ -1983,26 +1983,26 @@ def _recurrent_backward_kernel(
         tl.debug_barrier()  # the states are read by other threads than wrote them
         i_t, more = count - 1, count > 0
         at = bos + start + i_t
-        ahead_1_h_before = tl.load(p_work + i_t * (block_P * block_N) + loc_P[:, None] * block_N + loc_N[None, :], mask=more, other=0.0)
-        ahead_1_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None] & more, other=0.0)
-        ahead_1_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None] & more, other=0.0)
-        ahead_1_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None] & more, other=0.0)
-        ahead_1_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None] & more, other=0.0)
+        ahead_1_h_before = tl.load(p_work + i_t * (block_P * block_N) + loc_P[:, None] * block_N + loc_N[None, :], mask=tl.where(more, mask_P[:, None] & mask_N[None, :], False), other=0.0)
+        ahead_1_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
+        ahead_1_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
+        ahead_1_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=tl.where(more, mask_N[:, None], False), other=0.0)
+        ahead_1_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=tl.where(more, mask_N[:, None], False), other=0.0)
         if p_z is not None:
-            ahead_1_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None] & more, other=0.0)
+            ahead_1_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
         if dp_out is not None:
-            ahead_1_d_out = tl.load(dp_out + at * ds_out[1] + off_P[:, None] * ds_out[3], mask=mask_P[:, None] & more, other=0.0)
+            ahead_1_d_out = tl.load(dp_out + at * ds_out[1] + off_P[:, None] * ds_out[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
         i_t, more = count - 2, count > 1
         at = bos + start + i_t
-        ahead_2_h_before = tl.load(p_work + i_t * (block_P * block_N) + loc_P[:, None] * block_N + loc_N[None, :], mask=more, other=0.0)
-        ahead_2_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None] & more, other=0.0)
-        ahead_2_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None] & more, other=0.0)
-        ahead_2_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None] & more, other=0.0)
-        ahead_2_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None] & more, other=0.0)
+        ahead_2_h_before = tl.load(p_work + i_t * (block_P * block_N) + loc_P[:, None] * block_N + loc_N[None, :], mask=tl.where(more, mask_P[:, None] & mask_N[None, :], False), other=0.0)
+        ahead_2_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
+        ahead_2_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
+        ahead_2_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=tl.where(more, mask_N[:, None], False), other=0.0)
+        ahead_2_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=tl.where(more, mask_N[:, None], False), other=0.0)
         if p_z is not None:
-            ahead_2_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None] & more, other=0.0)
+            ahead_2_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
         if dp_out is not None:
-            ahead_2_d_out = tl.load(dp_out + at * ds_out[1] + off_P[:, None] * ds_out[3], mask=mask_P[:, None] & more, other=0.0)
+            ahead_2_d_out = tl.load(dp_out + at * ds_out[1] + off_P[:, None] * ds_out[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
         for j in range(count):
             row = first + start + (count - 1 - j)
             b_h_before = ahead_1_h_before.to(ACC)
@@ -2025,15 +2025,15 @@ def _recurrent_backward_kernel(
                 b_d_out = tl.full((block_P, 1), 0.0, ACC)
             i_t, more = count - 3 - j, j + 2 < count
             at = bos + start + i_t
-            ahead_2_h_before = tl.load(p_work + i_t * (block_P * block_N) + loc_P[:, None] * block_N + loc_N[None, :], mask=more, other=0.0)
-            ahead_2_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=mask_P[:, None] & more, other=0.0)
-            ahead_2_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=mask_P[:, None] & more, other=0.0)
-            ahead_2_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=mask_N[:, None] & more, other=0.0)
-            ahead_2_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=mask_N[:, None] & more, other=0.0)
+            ahead_2_h_before = tl.load(p_work + i_t * (block_P * block_N) + loc_P[:, None] * block_N + loc_N[None, :], mask=tl.where(more, mask_P[:, None] & mask_N[None, :], False), other=0.0)
+            ahead_2_u = tl.load(p_u + at * s_u[1] + off_P[:, None] * s_u[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
+            ahead_2_delta = tl.load(p_delta + at * s_delta[1] + off_P[:, None] * s_delta[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
+            ahead_2_B = tl.load(p_B + at * s_B[1] + off_N[:, None] * s_B[3], mask=tl.where(more, mask_N[:, None], False), other=0.0)
+            ahead_2_C = tl.load(p_C + at * s_C[1] + off_N[:, None] * s_C[3], mask=tl.where(more, mask_N[:, None], False), other=0.0)
             if p_z is not None:
-                ahead_2_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=mask_P[:, None] & more, other=0.0)
+                ahead_2_z = tl.load(p_z + at * s_z[1] + off_P[:, None] * s_z[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
             if dp_out is not None:
-                ahead_2_d_out = tl.load(dp_out + at * ds_out[1] + off_P[:, None] * ds_out[3], mask=mask_P[:, None] & more, other=0.0)
+                ahead_2_d_out = tl.load(dp_out + at * ds_out[1] + off_P[:, None] * ds_out[3], mask=tl.where(more, mask_P[:, None], False), other=0.0)
             b_d_h_after = carry_h
             # the token again, and its adjoint
             if opt_delta_softplus:

@@ -33,7 +33,7 @@ class Fetched:
 
     def fetch(self, number: int) -> tuple[str, ...]:
         """Loads it for the token `number` ahead, which is there where `more`."""
-        mask = f"{self.mask} & more" if self.mask else "more"
+        mask = f"tl.where(more, {self.mask}, False)" if self.mask else "more"
         return self._guarded((f"ahead_{number}_{self.name} = tl.load({self.where}, mask={mask}, other=0.0)",))
 
     def arrive(self, missing: str = "") -> tuple[str, ...]:
@@ -83,7 +83,7 @@ class TokenMemory:
         text = mask(shape)
         if not self.form.split or self.form.split in axes:
             return text
-        return f"tl.where(i_v == 0, {text}, False)" if text else "(i_v == 0)"
+        return f"tl.where(i_v == 0, {text}, False)" if text else "i_v == 0"
 
     # ---------------------------------------------------------------- states
 
@@ -153,7 +153,7 @@ class TokenMemory:
     @property
     def kept(self) -> tuple[Fetched, ...]:
         """The states before the segment's token `i_t`, in the workspace."""
-        return tuple(Fetched(v.name, self._work("i_t", i, s), "", "") for i, s, v, _ in self.each_state())
+        return tuple(Fetched(v.name, self._work("i_t", i, s), m, "") for i, s, v, m in self.each_state())
 
     def _work(self, token: str, i: int, state: TokenState) -> str:
         """Where the i-th state before a token lies in the workspace."""
