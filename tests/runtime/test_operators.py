@@ -43,9 +43,10 @@ def operator_arguments(case: Case, sample: Sample) -> list[object]:
     return [*arguments, *numbers, *(value for _, value in case.flags)]
 
 
-def key_first(case: Case, sample: Sample) -> Sample:
-    """Operators take states [N, HV, K, V], whatever the spec declares."""
-    return Sample(sample.inputs, sample.state.mT if case.turned else sample.state, sample.bounds)
+def key_first(case: Case, state: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+    """Operators take every matrix state [N, HV, K, V], whatever the spec declares."""
+    pairs = zip(case.apart(state), case.module._STATES, strict=True)
+    return tuple(x.mT if x is not None and info.turned else x for x, info in pairs)
 
 
 SAMPLES = {
@@ -63,9 +64,7 @@ def test_opcheck_of_the_forward_operators(case: Case, kind: str) -> None:
     """Schema, autograd registration, fake kernel (shapes, dtypes, strides) and AOT dispatch with symbolic shapes."""
     of = SAMPLES[kind]
     sample = draw(case, of["tokens"], batch=1 if of["bounds"] else 2, bounds=of["bounds"], state=of["state"]).to(of["dtype"])
-    if sample.state is not None:
-        sample = key_first(case, sample)
-    states = tuple(None if x is None else x.detach().clone() for x in case.apart(sample.state))
+    states = tuple(None if x is None else x.detach().clone() for x in key_first(case, sample.state))
     for x in (*sample.inputs.values(), *(x for x in states if x is not None)):
         x.requires_grad_()
     for name in ("chunk_forward", "recurrent_forward"):
@@ -81,22 +80,20 @@ def test_opcheck_of_the_backward_operators(case: Case) -> None:
     for bounds in (None, (0, 3, 3, 20)):
         sample = draw(case, 20, batch=1 if bounds else 2, bounds=bounds).to(torch.float32)
         incoming, leading = cotangents(case, sample), operator_arguments(case, sample)
-        sample = key_first(case, sample)
-        incoming[-1] = incoming[-1].mT if case.turned else incoming[-1]
+        initial, outgoing = key_first(case, sample.state), key_first(case, incoming[-1])
         for kind in ("chunk", "recurrent"):
-            *_, states = getattr(operators(case), f"{kind}_forward")(*leading, *case.apart(sample.state), sample.bounds, 16, True)
-            for given in (incoming, [None] * (len(incoming) - 1) + incoming[-1:]):
-                d_states = case.apart(given[-1])
-                arguments = (*leading, *case.apart(sample.state), sample.bounds, 16, states, *given[:-1], *d_states)
+            *_, states = getattr(operators(case), f"{kind}_forward")(*leading, *initial, sample.bounds, 16, True)
+            for given in (incoming[:-1], [None] * (len(incoming) - 1)):
+                arguments = (*leading, *initial, sample.bounds, 16, states, *given, *outgoing)
                 operator = getattr(operators(case), f"{kind}_backward").default
                 torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
 @each_default
 def test_opcheck_of_the_step(case: Case) -> None:
-    sample = key_first(case, draw(case, 1).to(torch.float32))
+    sample = draw(case, 1).to(torch.float32)
     for indices in (None, torch.tensor([1, -1])):
-        arguments = (*operator_arguments(case, sample), *(x.clone() for x in case.apart(sample.state)), indices)
+        arguments = (*operator_arguments(case, sample), *(x.clone() for x in key_first(case, sample.state)), indices)
         torch.library.opcheck(operators(case).step.default, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
