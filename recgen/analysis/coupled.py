@@ -74,7 +74,7 @@ class _Equation:
         self.links = [link(p) for p in products if p.state is not None]
         self.constants = [p for p in products if p.state is None]
         for x in self.links:
-            if x.multiplier.diagonal is not None:
+            if x.multiplier.diagonal is not None or x.multiplier.values is not None:
                 channels = f"`{state.name}[t]` takes `{_written(x)}` by channel"
                 raise Refusal(f"{channels}: states that are compiled together are scaled by numbers", x.product.span or state.span)
         own = [x.multiplier for x in self.links if x.write is None and _read(x).name == state.name]

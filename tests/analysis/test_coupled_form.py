@@ -158,6 +158,14 @@ REFUSED = (
         "`S[t]` takes `M[t]` by channel: states that are compiled together are scaled by numbers",
     ),
     (
+        ("M[t] = m * M[t-1] + k @ v^T", "S[t] = S[t-1] + M[t-1] * exp(v)^T + m * k @ (v - S[t-1]^T @ k)^T", "o = S[t]^T @ q"),
+        "`S[t]` takes `M[t-1]` by channel: states that are compiled together are scaled by numbers",
+    ),
+    (
+        ("M[t] = m * M[t-1] + k @ v^T", "S[t] = S[t-1] + M[t] - k @ (v * (S[t-1]^T @ k))^T", "o = S[t]^T @ q"),
+        "`S[t]` takes `S[t-1]` by channel: states that are compiled together are scaled by numbers",
+    ),
+    (
         ("M[t] = m * M[t-1] + k @ v^T", "S[t] = W @ S[t-1] + M[t]", "o = S[t]^T @ q"),
         "a full matrix transforms the state: the transition is dense, not diagonal plus low rank",
     ),
