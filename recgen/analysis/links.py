@@ -14,11 +14,11 @@ from recgen.lang.terms import SCALAR, Apply, Argument, Term, walk
 
 def key_side_is_right(products: tuple[Product, ...], outputs: list[Term], state: StateInfo) -> bool:
     """Whether the key axis is the state's second: corrections decide, else vector decay, else the first read."""
-    for what, rank in (("is corrected", has_row_pair), ("decays by channel", has_diagonal)):
+    for what, rank in (("is corrected", _has_row_pair), ("decays by channel", _has_diagonal)):
         votes: list[tuple[bool, Product]] = []
         for product in products:
             if product.state is not None:
-                left, right = around(product)
+                left, right = _around(product)
                 votes += [(False, product)] * rank(left) + [(True, product)] * rank(right)
         other = next((p for right, p in votes if right != votes[0][0]), None)
         if other is not None:
@@ -57,25 +57,23 @@ def turned_over(product: Product) -> Product:
     return replace(turned, chain=chain)
 
 
-def around(product: Product) -> tuple[tuple[Factor, ...], tuple[Factor, ...]]:
+def _around(product: Product) -> tuple[tuple[Factor, ...], tuple[Factor, ...]]:
     """What stands left and right of the state."""
     at = next(i for i, f in enumerate(product.chain) if isinstance(f, StateFactor))
     return product.chain[:at], product.chain[at + 1 :]
 
 
-def has_row_pair(factors: tuple[Factor, ...]) -> bool:
-    """Whether vectors stand on this side of the state."""
+def _has_row_pair(factors: tuple[Factor, ...]) -> bool:
     return any(isinstance(f, Row | Column) for f in factors)
 
 
-def has_diagonal(factors: tuple[Factor, ...]) -> bool:
-    """Whether the state is scaled by channel on this side."""
+def _has_diagonal(factors: tuple[Factor, ...]) -> bool:
     return any(isinstance(f, Diagonal) for f in factors)
 
 
 def link(product: Product) -> Link:
     """A product that carries a state on, taken apart; the key axis is the state's first."""
-    (factor,), (left, right) = [f for f in product.chain if isinstance(f, StateFactor)], around(product)
+    (factor,), (left, right) = [f for f in product.chain if isinstance(f, StateFactor)], _around(product)
     for f in (*left, *right):
         if isinstance(f, Dense):
             raise Refusal(
