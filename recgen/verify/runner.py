@@ -19,9 +19,9 @@ from recgen.lang.recurrence import Recurrence
 from recgen.pipeline import AnyCompiled, Compiled, CoupledCompiled, ScanCompiled
 from recgen.verify.cases import Case, cases, long_cases, packed_cases
 from recgen.verify.exact import causality_errors, repetition_errors
-from recgen.verify.forms import Call, Form, Results, call_of, differentiate, split, state_names, stepwise, strided, whole
+from recgen.verify.forms import Call, Form, Results, call_of, differentiate, split, stepwise, strided, whole
 from recgen.verify.inputs import LIMIT, GrowthError, NotFiniteError, Roles, Sample, VerifiedForm, draw, multipliers, roles
-from recgen.verify.loop import Conditioning, results
+from recgen.verify.loop import Conditioning, named, results
 from recgen.verify.report import Report, Tally, error
 from recgen.verify.tolerances import VALUES, gradient_tolerance
 
@@ -165,7 +165,7 @@ class _Verification:
             return
         sample, wanted = reference
         floor = _resolution(sample, dtype)
-        conditioning = Conditioning(self.recurrence, sample, wanted, floor)
+        conditioning = Conditioning(self.recurrence, sample, wanted, self.roles.gate, floor)
         for name in task.forms:
             repro = self._line(name, task.dtype, task.case)
             call = call_of(sample, dtype, self.device)
@@ -175,7 +175,7 @@ class _Verification:
                 self.tally.add(_family(name), task.check, task.dtype, _raised(failure), (float("inf"), float("inf")), 0.0, repro)
                 continue
             for tensor, errors, tolerance in self._errors(found, wanted, dtype, floor):
-                if max(errors) > tolerance and tensor.startswith("d ") and conditioning.excuses(tensor[2:], errors, dtype):
+                if max(errors) > tolerance and conditioning.excuses(tensor, errors, dtype):
                     self.excused += 1
                     continue
                 self.tally.add(_family(name), task.check, task.dtype, tensor, errors, tolerance, repro)
@@ -215,7 +215,7 @@ class _Verification:
             found.append("the recurrence as written is no number there: declare the domains of what it divides by or takes a root of")
         if self.excused:
             found.append(
-                f"gradients that the loop itself cannot resolve in float32, held to that loop instead of the tolerance: {self.excused}"
+                f"results that the loop itself cannot resolve in this precision, held to that loop instead of the tolerance: {self.excused}"
             )
         if isinstance(self.form, NormalForm | CoupledForm) and not self.roles.reset and multipliers(self.form):
             found.append("no single input can make the decay 0: no hard resets were tried")
@@ -248,13 +248,14 @@ class _Verification:
 
     def _errors(self, found: Results, wanted: Results, dtype: torch.dtype, floor: float) -> list[tuple[str, tuple[float, float], float]]:
         """Every tensor's errors and tolerance."""
-        names = (*self.recurrence.outputs, *state_names("final", len(wanted.states)))
-        values = zip(names, (*found.outputs, *found.states), (*wanted.outputs, *wanted.states), strict=True)
-        rows = [(name, error(x, y), VALUES[dtype]) for name, x, y in values]
-        for name, x in found.gradients.items():
-            info = next((a for a in self.recurrence.arguments if a.name == name), None)
-            tolerance = gradient_tolerance(info, self.roles.gate | self.roles.strength, dtype)
-            rows.append((f"d {name}", error(x, wanted.gradients[name], floor), tolerance))
+        references = named(self.recurrence, wanted)
+        rows = []
+        for name, x in named(self.recurrence, found).items():
+            tolerance, least = VALUES[dtype], 0.0
+            if name.startswith("d "):
+                info = next((a for a in self.recurrence.arguments if a.name == name[2:]), None)
+                tolerance, least = gradient_tolerance(info, self.roles.gate | self.roles.strength, dtype), floor
+            rows.append((name, error(x, references[name], least), tolerance))
         return rows
 
     def _line(self, form: str, dtype: str, case: Case) -> str:
