@@ -1364,6 +1364,15 @@ def _tl_dot(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
 
 
 @_jit
+def _tl_dot_split_right(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
+    """As `_tl_dot`, with what y loses to half precision multiplied too."""
+    product = _tl_dot(x, y, DT, WIDE)
+    if DT != tl.float32:
+        product += _tl_dot(x, y - y.to(DT).to(tl.float32), DT, WIDE)
+    return product
+
+
+@_jit
 def _tl_dot_split_left(x, y, DT: tl.constexpr, WIDE: tl.constexpr):
     """As `_tl_dot`, with what x loses to half precision multiplied too."""
     product = _tl_dot(x, y, DT, WIDE)
@@ -1615,7 +1624,7 @@ def _chunk_scan_kernel(
         b_through = tl.load(w_through + o_k, mask=m_k, other=0.0)
         b_A_qk = tl.load(w_matrices + (0 * BC + o_c[:, None]) * BC + o_c[None, :])
         if not SUMMARY:
-            b_read = _tl_dot(b_query_in, b_S, DT, WIDE)
+            b_read = _tl_dot_split_right(b_query_in, b_S, DT, WIDE)
             b_read += _tl_dot_split_left(b_A_qk, b_value, DT, WIDE)
             b_out = tl.where(m_tv, b_read, 0.0)
             tl.store(p_o + o_row[:, None] * V + o_v[None, :], b_out.to(p_o.dtype.element_ty), mask=m_tv)

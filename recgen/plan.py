@@ -51,8 +51,6 @@ class KernelPlan:
     `tokens`: of a chunk at most. The digits that the inverse loses grow with the writes that correct each other in it, in float32 about
     1e-8 for each at 7 keys; so the micro-steps of a chunk are no more than the tokens of one without: 64.
     `kernels`: there are chunkwise kernels; a form that differs by value channel has none, and PyTorch runs its chunks everywhere.
-    `on_gpu`: the chunkwise kernels run on GPUs. Those of reads across the state do not: they are right in Triton's interpreter, but on an
-    H200 their gradients were wrong, and differed from run to run, so that GPUs run the PyTorch chunk form.
     """
 
     recurrent: RecurrentTiles
@@ -62,7 +60,6 @@ class KernelPlan:
     tuned: tuple[ChunkTiles, ...] = ()
     stretch: int = 32
     tokens: int = MOST_TOKENS
-    on_gpu: bool = True
     kernels: bool = True
 
 
@@ -91,10 +88,9 @@ def make_plan(form: NormalForm, tuned: tuple[ChunkTiles, ...] = ()) -> KernelPla
     """The plan of a form; `tuned`: rows of tiles that go before those of the table."""
     segments = SegmentPlan(fill=3 if form.feedback else 8, least=4)
     if form.by_value:
-        return KernelPlan(RecurrentTiles(), (), segments, tokens=_tokens(form), on_gpu=False, kernels=False)
+        return KernelPlan(RecurrentTiles(), (), segments, tokens=_tokens(form), kernels=False)
     rows = tuned + rows_for(form.decay.kind, form.feedback, form.whole_values, bool(form.columns))
-    on_gpu = not any(r.across for r in form.reads)
-    return KernelPlan(RecurrentTiles(), rows, segments, tuned=tuned, tokens=_tokens(form), on_gpu=on_gpu)
+    return KernelPlan(RecurrentTiles(), rows, segments, tuned=tuned, tokens=_tokens(form))
 
 
 def _tokens(form: NormalForm) -> int:

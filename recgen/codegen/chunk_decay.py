@@ -51,9 +51,9 @@ class Rows:
     scale: str = ""
     factor: str = ""
 
-    def times(self, state: str) -> str:
-        """rows @ state, [C, V]."""
-        product = f"{DOT}({self.tile}, {state}, DT, WIDE)"
+    def times(self, state: str, split: bool = False) -> str:
+        """rows @ state, [C, V]; `split`: with the state in two parts of half precision."""
+        product = split_right(self.tile, state) if split else f"{DOT}({self.tile}, {state}, DT, WIDE)"
         scales = [f"{self.scale}[:, None]"] * bool(self.scale) + [self.factor] * bool(self.factor)
         return " * ".join((product, *scales))
 

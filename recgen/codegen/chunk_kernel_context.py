@@ -117,7 +117,7 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPla
         vector=kernels.decay.vector,
         corrects=form.feedback,
         keeps_float32=kernels.keeps_float32,
-        matrix_dtype="" if form.feedback else ", dtype=torch.float32",
+        matrix_dtype=", dtype=torch.float32" if kernels.keeps_matrices else "",
         passing=kernels.decay.gated and not form.feedback,
         matrices=len(kernels.stored),
         rows=len(kernels.decay.kept),

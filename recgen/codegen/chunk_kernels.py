@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from recgen.analysis.normal_form import NormalForm
-from recgen.codegen.chunk_decay import DOT, ChunkDecay, Score, split_left, times_rows
+from recgen.codegen.chunk_decay import DOT, ChunkDecay, Rows, Score, split_left, times_rows
 from recgen.codegen.scalar_decay import ScalarDecay
 from recgen.codegen.stabilized_decay import StabilizedDecay
 from recgen.codegen.tile_printer import TilePrinter, tile_mask
@@ -220,6 +220,17 @@ class ChunkKernels:
         return self.decay.vector and not self.form.feedback
 
     @property
+    def keeps_matrices(self) -> bool:
+        """Whether the matrices that `prepare` keeps are float32.
+
+        With corrections they are rounded to the inputs' precision, but not where a decay is given as a multiplier: its gradient is that of
+        the logarithm divided by it, and links through a multiplier near 0 are too small for float16.
+        """
+        log = self.form.decay.log
+        multiplier = log is not None and any(isinstance(t, Apply) and t.op == "log_floor" for t in walk(log))
+        return not self.form.feedback or multiplier
+
+    @property
     def stored(self) -> tuple[Stored, ...]:
         """The matrices that `prepare` keeps for the other kernels."""
         names = [s.tag for s in self.read_scores]
@@ -269,7 +280,7 @@ class ChunkKernels:
             if r.across:
                 lines += self._read_across(r, state)
                 continue
-            lines.append(f"b_read{r.tag} = {self.decay.query(r).times(state)}")
+            lines.append(f"b_read{r.tag} = {self.decay.query(r).times(state, split=self.keeps_float32)}")
             lines += [f"b_read{r.tag} += {self._taken(f'b_A_qk{r.tag}{s.tag}', self.write(s))}" for s in self.operands.streams]
         return tuple(lines)
 
@@ -279,7 +290,8 @@ class ChunkKernels:
 
     def _read_across(self, r: ReadNames, state: str) -> tuple[str, ...]:
         """What a query across reads, [C, K]."""
-        lines = [f"b_read{r.tag} = {DOT}(b_{r.query}, tl.trans({state}), DT, WIDE)", *self.decay.decayed(f"b_read{r.tag}", r.stretch)]
+        found = Rows(f"b_{r.query}").times(f"tl.trans({state})", split=self.keeps_float32)
+        lines = [f"b_read{r.tag} = {found}", *self.decay.decayed(f"b_read{r.tag}", r.stretch)]
         weights = (f"{DOT}(b_{r.query}, tl.trans({self.write(s)}), DT, WIDE)" for s in self.operands.streams)
         scores = tuple(replace(s, tag=f"read{s.tag}") for s in self.across_scores(r, f"d_read{r.tag}", f"read{r.tag}"))
         lines += [f"b_D_{s.tag} = {w}" for s, w in zip(scores, weights, strict=True)]

@@ -73,7 +73,7 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelP
     expressions = build_expressions(form, operands)
     context = build_chunk_context(states_text(form, operands), operands, chunk, expressions.rereads)
     head = header(r, digest, f"normal form: {normal_form_line(form)}", len(plan.tuned))
-    module = build_module_context(form, head, digest, listing(operands), plan.tokens, plan.on_gpu, plan.kernels)
+    module = build_module_context(form, head, digest, listing(operands), plan.tokens, plan.kernels)
     token = token_text(r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))})
     recurrent_kernels = triton_context(form, operands, plan.recurrent)
     helpers = helpers_of(expressions.operations, token.lines, any("_product_to_chunks(" in text for text in expressions.operand_results))

@@ -41,7 +41,7 @@ class ModuleContext:
     """What the module-level templates print.
 
     `chunked`: the chunk form is made of products of matrices; `tokenwise`: steps and the recurrent form are those of the equations as they
-    stand; `scanned`: the chunk form is a scan; `kernels`: it has Triton kernels; `on_gpu`: which run on GPUs.
+    stand; `scanned`: the chunk form is a scan; `kernels`: it has Triton kernels.
     """
 
     name: str
@@ -57,7 +57,6 @@ class ModuleContext:
     micro_sizes: str
     fewer_tokens: bool
     fewer_because: str
-    on_gpu: bool
     kernels: bool
     tokens: int
     output_axes: str
@@ -155,10 +154,9 @@ def build_module_context(
     digest: str,
     operand_list: str,
     tokens: int = MOST_TOKENS,
-    on_gpu: bool = True,
     kernels: bool = True,
 ) -> ModuleContext:
-    """Everything that depends on names alone; `tokens`: of a chunk at most; `on_gpu`: the chunkwise `kernels`, if any, run on GPUs."""
+    """Everything that depends on names alone; `tokens`: of a chunk at most; `kernels`: a normal form's chunks have kernels."""
     r = form.recurrence
     numbers = tuple(o for o in r.options if not isinstance(o.default, bool))
     flags = tuple(o for o in r.options if isinstance(o.default, bool))
@@ -189,7 +187,6 @@ def build_module_context(
         micro_sizes="{" + ", ".join(f'"{name}": ({size}, "const {name}")' for name, size in _micro_sizes(r).items()) + "}",
         fewer_tokens=tokens < MOST_TOKENS,
         fewer_because="an inverse of more loses digits" if isinstance(form, CoupledForm) else "a token has several micro-steps",
-        on_gpu=on_gpu and kernels,
         kernels=kernels and (scanned or isinstance(form, NormalForm)),
         tokens=tokens,
         output_axes=row(tuple(quoted(axes) for axes in output_axes(form))),

@@ -82,12 +82,16 @@ class VectorDecay(ChunkDecay):
         return (f"{state} = {state} * b_through[:, None]",)
 
     def _halvings(self, body: Iterable[str]) -> Lines:
-        """The loop over the halvings of a chunk, with the decay of every row from or to the middle of its block."""
+        """The loop over the halvings of a chunk, with the decay of every row from or to the middle of its block.
+
+        Unrolled beside reads across: Triton 3.6 makes their gradients kernel wrong with a loop, of float32 products in three tf32 parts.
+        """
         head = ["m_link = _tl_near(o_c[:, None], o_c[None, :], i_l)", f"b_near = {self._over('m_link')}"]
         if self.before:
             head += ["m_link_before = m_link & (o_c[:, None] != o_c[None, :])", f"b_near_before = {self._over('m_link_before')}"]
         head.append("m_pair = _tl_pairs(o_c[:, None], o_c[None, :], i_l)")
-        return ("for i_l in range(LEVELS):", *(INDENT + line for line in (*head, *body)))
+        levels = "tl.static_range(LEVELS)" if self.operands.across else "range(LEVELS)"
+        return (f"for i_l in {levels}:", *(INDENT + line for line in (*head, *body)))
 
     @staticmethod
     def _near(score: Score) -> str:

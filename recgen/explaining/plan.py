@@ -24,7 +24,7 @@ _BF16, _FLOAT = 2, 4
 
 def explain_plan(form: NormalForm, chunk: ChunkForm, plan: KernelPlan, module: GeneratedModule) -> Stage:
     """Forms by device, memory, costs."""
-    offered = forms(module, plan.on_gpu)
+    offered = forms(module)
     again = tuple(dict.fromkeys(s.symbol for s in recomputed(chunk)))
     columns = f"({form.value_axis} + {len(form.columns)})" if form.columns else form.value_axis
     saved = f"the state before each chunk, {_FLOAT} {form.key_axis} {columns} bytes in float32, when a gradient is wanted; nothing else"
@@ -79,8 +79,6 @@ def _kernels(plan: KernelPlan) -> tuple[Block, ...]:
     if not plan.kernels:
         items.append("chunkwise kernels: none for systems that differ by value channel; PyTorch runs the chunks on every device")
         return (Items(tuple(items)),)
-    if not plan.on_gpu:
-        items.append("chunkwise kernels: in Triton's interpreter alone; GPUs got wrong gradients of reads across the state and run PyTorch")
     items.append("chunkwise kernels: float32 products in three parts, tf32 or bfloat16; of their tiles the first row that fits is used")
     cut = plan.segments
     items.append(
@@ -119,14 +117,14 @@ def _tile_row(t: ChunkTiles) -> tuple[str, ...]:
     return (kind, str(t.keys), t.generation or "any", str(t.shared // 1024), *map(str, sizes), seen)
 
 
-def forms(module: GeneratedModule, on_gpu: bool = True) -> tuple[tuple[str, str, str], ...]:
-    """Which forms run as Triton kernels: those that have one in the module's text, the chunkwise form if the plan lets it."""
+def forms(module: GeneratedModule) -> tuple[tuple[str, str, str], ...]:
+    """Which forms run as Triton kernels: those that have one in the module's text."""
 
     def runs(kernel: str) -> str:
         return "Triton" if f"def {kernel}(" in module.text else "PyTorch"
 
     return (
-        ("chunk", runs("_triton_chunk_forward") if on_gpu else "PyTorch", "PyTorch"),
+        ("chunk", runs("_triton_chunk_forward"), "PyTorch"),
         ("fused_recurrent", runs("_triton_recurrent_forward"), "PyTorch"),
         ("step", runs("_triton_step"), "PyTorch"),
         ("naive_recurrent", "PyTorch", "PyTorch"),

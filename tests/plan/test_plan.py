@@ -9,18 +9,10 @@ import recgen
 SPECS = Path(__file__).parents[1] / "specs"
 
 
-@pytest.mark.parametrize(("spec", "on_gpu"), [("value_correction", False), ("two_reads", True)])
-def test_kernels_of_reads_across_stay_off_gpus(spec: str, on_gpu: bool) -> None:
-    compiled = recgen.compile(SPECS / f"{spec}.rec")
-    assert compiled.plan.on_gpu == on_gpu
-    assert ("PyTorch on every device" in compiled.module.text) != on_gpu
-    assert ("return _INTERPRETED and _computing_dtype(arguments) == torch.float32" in compiled.module.text) != on_gpu
-
-
 @pytest.mark.parametrize("spec", ["value_forget", "value_strengths", "strangers/gated_delta_beta_v"])
 def test_a_form_that_differs_by_value_channel_has_recurrent_kernels_alone(spec: str) -> None:
     compiled = recgen.compile(SPECS / f"{spec}.rec")
-    assert (compiled.plan.kernels, compiled.plan.on_gpu, compiled.plan.chunk) == (False, False, ())
+    assert (compiled.plan.kernels, compiled.plan.chunk) == (False, ())
     assert "PyTorch on every device: it has no kernels." in compiled.module.text
     assert "def _triton_recurrent_forward(" in compiled.module.text
     assert "_triton_chunk" not in compiled.module.text and "_chunk_on_triton" not in compiled.module.text

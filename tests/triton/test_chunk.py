@@ -178,6 +178,19 @@ def test_a_reset_costs_no_precision(spec: str, gate: float) -> None:
     check(Case(spec, SIZES, tokens=20, chunk=16, change=strong))
 
 
+def test_float16_resolves_the_gradient_of_a_multiplier_of_zero() -> None:
+    """It is that of a logarithm divided by the multiplier, and links through the multiplier are too small for float16."""
+
+    def reset(arguments: dict[str, torch.Tensor | None]) -> dict[str, torch.Tensor | None]:
+        a = arguments["a"]
+        assert a is not None
+        a = a.clone()
+        a[:, 3::7] = 0.0
+        return arguments | {"a": a}
+
+    check(Case("undecayed_correction", SIZES, tokens=20, chunk=16, dtype=torch.float16, change=reset))
+
+
 @pytest.mark.parametrize("spec", ["gated_delta_rule", "kda"])
 def test_the_first_gate_s_gradient_without_a_state_is_zero(spec: str) -> None:
     inputs = Inputs(Case(spec, SIZES, tokens=20, chunk=16, initial=False))
