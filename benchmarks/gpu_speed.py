@@ -71,13 +71,23 @@ def selective_inputs(shape: tuple[int, ...]) -> tuple[dict[str, torch.Tensor], t
 
 
 def measure(forward: Forward, arguments: dict[str, torch.Tensor], state: torch.Tensor) -> dict[str, object]:
-    """Times and memory of one implementation."""
+    """Times and memory of one implementation; a peer's guard against a faulty compiler is a result too, after what ran before it."""
+    row: dict[str, object] = {}
+    try:
+        fill(row, forward, arguments, state)
+    except RuntimeError as refusal:
+        row["refused"] = str(refusal)[:200]
+    return row
+
+
+def fill(row: dict[str, object], forward: Forward, arguments: dict[str, torch.Tensor], state: torch.Tensor) -> None:
+    """Adds times and memory to a row."""
 
     def both() -> None:
         o, final = forward(**x, initial_state=s, output_final_state=True)
         torch.autograd.grad((o, final), [*x.values(), s], (d_o, d_final))
 
-    row: dict[str, object] = {"first forward, s": seconds(lambda: forward(**arguments, initial_state=state, output_final_state=True))}
+    row["first forward, s"] = seconds(lambda: forward(**arguments, initial_state=state, output_final_state=True))
     with torch.no_grad():
         row["forward, ms"] = median(lambda: forward(**arguments, initial_state=state, output_final_state=True))
     moved = [*arguments.values(), state, *forward(**arguments, initial_state=state, output_final_state=True)]
@@ -91,8 +101,8 @@ def measure(forward: Forward, arguments: dict[str, torch.Tensor], state: torch.T
     both()
     row["extra memory, MiB"] = (torch.cuda.max_memory_allocated() - before) >> 20
     row["forward and backward, ms"] = total = median(both)
-    times = kernels(both)
-    return row | {"kernels, ms": times, "kernels' share": round(sum(times.values()) / total, 2)}
+    row["kernels, ms"] = times = kernels(both)
+    row["kernels' share"] = round(sum(times.values()) / total, 2)
 
 
 def kernels(run: Callable[[], object]) -> dict[str, float]:
@@ -127,11 +137,7 @@ def compared(operator: str, shape: str, packages: dict[str, str]) -> None:
             groups = state.shape[1] // arguments["q"].shape[2]
             arguments = {k: x.repeat_interleave(groups, 2) if k in "qk" else x for k, x in arguments.items()}
         forward = getattr(importlib.import_module(f"{package}.{operator}"), f"chunk_{operator}")
-        try:
-            row = measure(forward, arguments, state)
-        except RuntimeError as refusal:  # a peer's guard against a faulty compiler is a result too
-            row = {"refused": str(refusal)[:200]}
-        print(json.dumps({"operator": operator, "shape": shape, "by": who, **row}), flush=True)
+        print(json.dumps({"operator": operator, "shape": shape, "by": who, **measure(forward, arguments, state)}), flush=True)
 
 
 def selective(operator: str, shape: str) -> None:
