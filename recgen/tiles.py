@@ -60,23 +60,23 @@ class ChunkTiles:
 
 
 _SEEN: Final[dict[tuple[Decay, bool, bool, int], tuple[Validation, ...]]] = {
-    ("none", False, True, 128): (Validation("sm_90", "ptxas 13.0", 3.0e-3),),
+    ("none", False, True, 128): (Validation("sm_90", "ptxas 13.0", 2.9e-3),),
     ("none", False, True, 256): (Validation("sm_90", "ptxas 13.0", 2.9e-3),),
     ("none", False, False, 128): (Validation("sm_90", "ptxas 13.0", 4.2e-7),),
     ("none", True, True, 128): (Validation("sm_90", "ptxas 13.0", 5.6e-3),),
-    ("none", True, True, 256): (Validation("sm_90", "ptxas 13.0", 3.7e-3),),
+    ("none", True, True, 256): (Validation("sm_90", "ptxas 13.0", 3.6e-3),),
     ("none", True, False, 128): (Validation("sm_90", "ptxas 13.0", 6.8e-7),),
-    ("scalar", False, True, 128): (Validation("sm_90", "ptxas 13.0", 9.3e-3),),
-    ("scalar", False, True, 256): (Validation("sm_90", "ptxas 13.0", 1.6e-2),),
+    ("scalar", False, True, 128): (Validation("sm_90", "ptxas 13.0", 9.1e-3),),
+    ("scalar", False, True, 256): (Validation("sm_90", "ptxas 13.0", 1.4e-2),),
     ("scalar", False, False, 128): (Validation("sm_90", "ptxas 13.0", 4.8e-7),),
-    ("scalar", True, True, 128): (Validation("sm_90", "ptxas 13.0", 7.6e-3),),
-    ("scalar", True, True, 256): (Validation("sm_90", "ptxas 13.0", 4.7e-3),),
+    ("scalar", True, True, 128): (Validation("sm_90", "ptxas 13.0", 4.1e-3),),
+    ("scalar", True, True, 256): (Validation("sm_90", "ptxas 13.0", 4.9e-3),),
     ("scalar", True, False, 128): (Validation("sm_90", "ptxas 13.0", 4.2e-7),),
     ("vector", False, True, 128): (Validation("sm_90", "ptxas 13.0", 2.8e-3),),
     ("vector", False, True, 256): (Validation("sm_90", "ptxas 13.0", 2.8e-3),),
     ("vector", False, False, 128): (Validation("sm_90", "ptxas 13.0", 4.0e-7),),
-    ("vector", True, True, 128): (Validation("sm_90", "ptxas 13.0", 3.7e-3),),
-    ("vector", True, True, 256): (Validation("sm_90", "ptxas 13.0", 4.2e-3),),
+    ("vector", True, True, 128): (Validation("sm_90", "ptxas 13.0", 3.8e-3),),
+    ("vector", True, True, 256): (Validation("sm_90", "ptxas 13.0", 3.3e-3),),
     ("vector", True, False, 128): (Validation("sm_90", "ptxas 13.0", 4.1e-7),),
 }
 """What the first row for a class, inputs and keys was compared on: benchmarks/h200.md, the worst over the specs of the class."""

@@ -43,9 +43,10 @@ Written by the compiler: `python scripts/pages.py`. Lines are those of the spec 
 """
 
 NEVER = """
-`recgen verify` holds all forms of those that compile, with the plan that is offered where there is one, but for three, whose equations
-lose digits as the papers write them: `rg_lru` takes 1 - exp(2 log a) near 1 (`-expm1(2 * log_a)` does not), `gated_rfa` divides by a
-normaliser that may be 0, and `mesa` by 1 + kᵀRk, which is near 0 for some incoming states.
+`recgen verify` holds all forms of those that compile, with the plan that is offered where there is one, but for `mesa`, which divides by
+1 + kᵀRk: near 0 for some incoming states, it takes gradients beyond what float16 holds. Two more lose digits as the papers write them,
+and are held to what the recurrence as written loses itself: `rg_lru` takes 1 - exp(2 log a) near 1 (`-expm1(2 * log_a)` does not), and
+`gated_rfa` divides by a normaliser that may be 0.
 
 Not in the table, because no spec can say them: log-linear attention (Guo et al. 2025), whose number of states grows with the sequence;
 PaTH and forgetting attention (Yang et al. 2025, Lin et al. 2025), which keep every key; layers that mix heads.
