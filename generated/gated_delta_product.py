@@ -2981,12 +2981,12 @@ _CHUNK_TILES = (  # the first row that fits is used
         False, 128, "", 166912, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compared on sm_90, ptxas 13.0: 7.6e-03
+    # compared on sm_90, ptxas 13.0: 4.1e-03
     _ChunkTiles(
         True, 128, "", 101376, chunk=64, scan=32, gradients=32, stages=2,
         prepare_warps=2, scan_warps=4, gradient_warps=8,
     ),
-    # compared on sm_90, ptxas 13.0: 4.7e-03
+    # compared on sm_90, ptxas 13.0: 4.9e-03
     _ChunkTiles(
         True, 256, "", 101376, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,

@@ -2123,12 +2123,12 @@ _CHUNK_TILES = (  # the first row that fits is used
         False, 128, "", 166912, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compared on sm_90, ptxas 13.0: 9.3e-03
+    # compared on sm_90, ptxas 13.0: 9.1e-03
     _ChunkTiles(
         True, 128, "", 101376, chunk=64, scan=32, gradients=32, stages=2,
         prepare_warps=2, scan_warps=4, gradient_warps=8,
     ),
-    # compared on sm_90, ptxas 13.0: 1.6e-02
+    # compared on sm_90, ptxas 13.0: 1.4e-02
     _ChunkTiles(
         True, 256, "", 101376, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,

@@ -1874,7 +1874,7 @@ _CHUNK_TILES = (  # the first row that fits is used
         False, 128, "", 166912, chunk=32, scan=32, gradients=16, stages=1,
         prepare_warps=4, scan_warps=4, gradient_warps=8,
     ),
-    # compared on sm_90, ptxas 13.0: 3.0e-03
+    # compared on sm_90, ptxas 13.0: 2.9e-03
     _ChunkTiles(
         True, 128, "", 101376, chunk=64, scan=32, gradients=32, stages=2,
         prepare_warps=2, scan_warps=4, gradient_warps=8,
