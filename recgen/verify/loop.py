@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import torch
@@ -57,7 +58,7 @@ class Conditioning:
         scale = _HALF_MARGIN if half else _MARGIN
         if dtype == torch.float64:
             scale *= torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
-        return all(e <= scale * loop for e, loop in zip(errors, self._errors[tensor], strict=True))
+        return all(e <= scale * loop < math.inf for e, loop in zip(errors, self._errors[tensor], strict=True))
 
     def _lost(self, dtype: torch.dtype) -> dict[str, tuple[float, float]]:
         """The loop's errors in float32, or in float64 with its inputs moved by roundings to half precision."""
