@@ -20,8 +20,9 @@ from recgen.derive.chunk_ir import ChunkForm
 from recgen.derive.chunkwise import derive, derive_coupled
 from recgen.derive.coupled_operands import CoupledOperands, name_coupled
 from recgen.derive.coupled_proof import prove_coupled
+from recgen.derive.normal_proof import prove
 from recgen.derive.operands import OperandSet, name_operands
-from recgen.derive.proof import Proof, prove
+from recgen.derive.proof import Proof
 from recgen.derive.scan_proof import prove_scan
 from recgen.lang import Diagnostic, Recurrence, Source, SpecErrors, check, parse
 from recgen.lang.diagnostics import Reporter

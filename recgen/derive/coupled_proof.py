@@ -8,10 +8,10 @@ from recgen.analysis.coupled_form import CoupledForm
 from recgen.analysis.order import within_a_token
 from recgen.derive.bordered_ir import Bordered, Cut, Empty, Joined, Kept, Mixed, Square
 from recgen.derive.chunk_ir import ChunkForm, Node
+from recgen.derive.chunk_meaning import ChunkMeaning
 from recgen.derive.coupled_operands import CoupledOperands
 from recgen.derive.meaning import Matrix, Meaning, States, multiplier, turned
-from recgen.derive.proof import ChunkMeaning, Proof, as_state, compare, initial_states, sizes_of, unrolled
-from recgen.lang.terms import rebuild
+from recgen.derive.proof import Proof, compare, initial_states, read_out, sizes_of, unrolled
 
 
 def prove_coupled(form: CoupledForm, operands: CoupledOperands, chunk: ChunkForm, tokens: int | None = None) -> Proof:
@@ -54,20 +54,13 @@ class _Sides:
                 values[operand.name] = [[x for (x,) in self.meaning.value(term, t, {})] for t in range(self.tokens)]
         run = _Meaning(values, self._multipliers(), self.tokens, len(self.form.streams), self.number)
         initial = initial_states(self.form.recurrence, self.meaning)
-        values["S"] = [row for name in self.form.names for row in self._turned(initial[name])]
-        for step in self.chunk.prepare:
-            run.step(step)
-        incoming = values["S"]
-        for step in self.chunk.scan:
-            run.step(step)
-        final, values["S"] = values["S"], incoming
-        for step in self.chunk.finish:
-            run.step(step)
-        found = {}
-        for t in range(self.tokens):
-            reads: States = {(f"read {m} ", 0, None): [[x] for x in values[name][t]] for m, name in enumerate(self.chunk.reads)}
-            for output in self.form.outputs:
-                found[f"{output.name} at token {t}"] = self.meaning.value(rebuild(output.value, as_state), t, reads)
+        run.values["S"] = [row for name in self.form.names for row in self._turned(initial[name])]
+        final = run.forward(self.chunk)
+        reads: list[States] = [
+            {(f"read {m} ", 0, None): [[x] for x in run.values[name][t]] for m, name in enumerate(self.chunk.reads)}
+            for t in range(self.tokens)
+        ]
+        found = read_out(self.form.outputs, self.meaning, reads)
         keys = len(final) // len(self.form.states)
         parts = {name: self._turned(final[i * keys : (i + 1) * keys]) for i, name in enumerate(self.form.names)}
         return {**found, **{f"the final state {name}": value for name, value in parts.items()}}

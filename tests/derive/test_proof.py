@@ -10,7 +10,8 @@ import pytest
 from recgen.derive.bordered_ir import Cut, Kept
 from recgen.derive.chunk_ir import Causal, Decayed, DecayedProduct, Gamma, Inverse, Negative, Node, Score, Step, Substitution, Sum, Through
 from recgen.derive.coupled_proof import prove_coupled
-from recgen.derive.proof import Proof, ProofFailed, prove
+from recgen.derive.normal_proof import prove
+from recgen.derive.proof import Proof, ProofFailed
 from recgen.pipeline import Compiled, CoupledCompiled, ScanCompiled, compile_text
 
 ROOT = Path(__file__).resolve().parents[2]
