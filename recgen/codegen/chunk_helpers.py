@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import UnionType
 
-from recgen.codegen.torch_printer import Line, Links, stretches
+from recgen.codegen.decay_names import Links, stretches
+from recgen.codegen.torch_printer import Line
 from recgen.derive.bordered_ir import Crossing, Kept
 from recgen.derive.chunk_ir import (
     ChunkForm,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recgen.codegen.torch_printer import operand_text
+from recgen.codegen.torch_programs import operand_text
 from recgen.derive.program import Assign, Literal, Operand, Program, Statement, Value, mentioned, needed
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from recgen.codegen.torch_printer import VALUE_STRETCHES, ChunkPrinter, Line, through_name
+from recgen.codegen.decay_names import VALUE_STRETCHES, through_name
+from recgen.codegen.torch_printer import ChunkPrinter, Line
 from recgen.derive.bordered_ir import Mixed
 from recgen.derive.chunk_ir import ChunkForm, MatMul, Node, Step, Sum, Sym, Through, nodes, used_names
 

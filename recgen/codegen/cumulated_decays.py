@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recgen.codegen.torch_printer import Links, stretches
+from recgen.codegen.decay_names import Links, stretches
 from recgen.derive.bordered_ir import Bordered, Kept
 from recgen.derive.chunk_ir import ChunkForm, Gamma, Step, nodes
 

@@ -17,7 +17,7 @@ from recgen.codegen.chunk_states import states_text
 from recgen.codegen.expressions import Expressions, build_expressions, local
 from recgen.codegen.module_context import build_module_context
 from recgen.codegen.token_printer import token_text
-from recgen.codegen.torch_printer import HELPERS
+from recgen.codegen.torch_programs import HELPERS
 from recgen.codegen.triton_context import triton_context
 from recgen.derive.chunk_ir import ChunkForm
 from recgen.derive.operands import NamedOperands, OperandSet

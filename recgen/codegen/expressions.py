@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from recgen.analysis.coupled_form import CoupledForm
 from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.chunk_layout import in_chunks
-from recgen.codegen.torch_printer import column_slice, operand_text, operations, program_lines
+from recgen.codegen.torch_printer import column_slice
+from recgen.codegen.torch_programs import operand_text, operations, program_lines
 from recgen.derive.gradient import differentiate
 from recgen.derive.operands import NamedOperands
 from recgen.derive.program import Branch, Program, Statement, Value, complete, lower, mentioned

@@ -9,7 +9,7 @@ from recgen.analysis.scan_form import ScanForm
 from recgen.codegen.expressions import RESERVED, local
 from recgen.codegen.scan_phases import phases, renamed
 from recgen.codegen.scan_printer import ScanPrinter, shape_text
-from recgen.codegen.torch_printer import operand_text, operations
+from recgen.codegen.torch_programs import operand_text, operations
 from recgen.derive.program import Scope, Value, assigned, mentioned
 from recgen.derive.scan import ScanPrograms, argument_values, scan_programs
 

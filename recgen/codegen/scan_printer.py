@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from recgen.codegen.torch_printer import INDENT, assignment, operand_text
+from recgen.codegen.torch_programs import INDENT, assignment, operand_text
 from recgen.derive.program import Assign, Branch, Literal, Statement, Value, mentioned
 from recgen.derive.scan import last_reads
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recgen.codegen.torch_printer import INDENT, assignment, operand_text, operations
+from recgen.codegen.torch_programs import INDENT, assignment, operand_text, operations
 from recgen.derive.program import Assign, Literal, Operand, Statement, Value
 from recgen.derive.token_program import TokenProgram, shape_of
 from recgen.lang.recurrence import Recurrence
