@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from recgen.codegen.chunk_decay import DOT, Boundary, Score, wide_dot
 from recgen.codegen.chunk_kernels import ChunkKernels
+from recgen.codegen.chunk_readout import load_cotangent, read_gradients
+from recgen.codegen.chunk_writes import read_column_lines, read_lines, resolve_column_lines, resolve_lines
 from recgen.codegen.tile_printer import tile_mask
 from recgen.codegen.triton_arguments import KernelArgument
 from recgen.codegen.triton_printer import INDENT
@@ -97,7 +99,7 @@ class GradientPrinter:
             return ()
         lines = [*k.operand_lines(tuple(c for s in self.operands.streams for c in s.columns)), *k.matrices(turned=False)]
         lines += [f"b_h_{c} = tl.load(w_states_{c} + o_k, mask=m_k, other=0.0).to(ACC)" for c in k.columns]
-        lines += [*k.resolve_column_lines("b_h"), *(k.read_column_lines("b_h") if self._again else ())]
+        lines += [*resolve_column_lines(k, "b_h"), *(read_column_lines(k, "b_h") if self._again else ())]
         loop = []
         for n, c in enumerate(k.columns):
             lines.append(f"b_dh_{c} = tl.zeros((BK,), ACC)")
@@ -167,7 +169,7 @@ class GradientPrinter:
         values = tuple(n for n, size in k.sizes.items() if size == "V")
         lines = list(k.operand_lines(values))
         lines += ["b_h = tl.load(w_states + o_s, mask=m_s, other=0.0)", "b_dh = tl.load(w_dstates + o_s, mask=m_s, other=0.0)"]
-        lines += [*k.matrices(turned=False), *k.resolve_lines("b_h")]
+        lines += [*k.matrices(turned=False), *resolve_lines(k, "b_h")]
         lines += self._out_lines()
         for i, s in enumerate(self.operands.streams):
             rows, address = k.write_address(i)
@@ -211,11 +213,11 @@ class GradientPrinter:
         k = self.k
         program, cotangents = self.out_adjoint
         used = mentioned(program.statements)
-        lines = [line for role, value in cotangents for line in k.load_cotangent(role, value)]
-        lines += list(k.read_lines("b_h")) if used & {r.name for r in k.reads} else []
+        lines = [line for role, value in cotangents for line in load_cotangent(k, role, value)]
+        lines += list(read_lines(k, "b_h")) if used & {r.name for r in k.reads} else []
         lines += [line for a in k.arguments if a.value.name in used for line in k.load(a)]
         lines += self.printer.lines(program.statements)
-        lines += k.read_gradients(program)
+        lines += read_gradients(k, program)
         reads = {r.name for r in k.reads}
         for name, gradient in program.results:
             if name not in reads:

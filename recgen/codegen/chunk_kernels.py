@@ -1,4 +1,4 @@
-"""What the chunkwise Triton kernels share: arguments, operands, scores, stored matrices, resolved writes, reads.
+"""What the chunkwise Triton kernels share: arguments, operands, scores, stored matrices, writes.
 
 Four kernels, each printed as lines for `templates/triton/chunk.py.j2`. `prepare`, for every chunk: the scores and the inverse, stored (with
 a vector decay also the rows decayed to the chunk's borders). `scan`, for every value block: the state in registers, chunk after chunk;
@@ -11,43 +11,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from recgen.analysis.normal_form import NormalForm
-from recgen.codegen.chunk_decay import DOT, ChunkDecay, Rows, Score, split_left, times_rows
+from recgen.codegen.chunk_decay import ChunkDecay, Score, times_rows
+from recgen.codegen.chunk_names import internal_names
 from recgen.codegen.scalar_decay import ScalarDecay
 from recgen.codegen.stabilized_decay import StabilizedDecay
 from recgen.codegen.tile_printer import TilePrinter, tile_mask
 from recgen.codegen.triton_arguments import KernelArgument, kernel_arguments, kernel_axes
 from recgen.codegen.triton_printer import Numbers
-from recgen.codegen.triton_token import output_axis
 from recgen.codegen.vector_decay import VectorDecay
-from recgen.derive.gradient import differentiate
 from recgen.derive.operands import OperandSet, ReadNames, StreamNames
 from recgen.derive.program import Program, Value, assigned, complete, lower, mentioned, needed
 from recgen.derive.reads import read_set
 from recgen.lang.terms import SCALAR, Apply, AxisSize, Constant, OptionValue, Term, walk
 
 DECAYS = {"none": ChunkDecay, "scalar": ScalarDecay, "vector": VectorDecay}
-_ALONE = (
-    "S dS h dh dg passed through log2 coarse out links gamma gamma_before Gc Gf Hc Hf Lc Lf from_start from_start_before to_end "
-    "scale log weights last maximum ends dl turns turned turned_before turned_through near near_before diagonal part crossing "
-    "crossing_before border"
-)
-_PER_READ = "read d_read dq query_in"
-_PER_READ_ACROSS = "across d_across d_start"
-_PER_STREAM = "E Z X dX dE dw da write_end correct_in own"
-
-
-def _internal(operands: OperandSet, columns: tuple[str, ...]) -> frozenset[str]:
-    """Names that the kernels use for themselves, without their b_; those of further columns have the states' names behind them."""
-    reads, streams = [r.tag for r in operands.reads], [s.tag for s in operands.streams]
-    names = {name for name, _ in operands.terms} | set(_ALONE.split())
-    names |= {f"{x}{t}" for x in _PER_READ.split() for t in reads} | {f"{x}{t}" for x in _PER_STREAM.split() for t in streams}
-    names |= {f"{x}_{c}" for x in names for c in columns}
-    pairs = {f"A_qk{r}{t}" for r in reads for t in streams} | {
-        f"{x}{s}{t}" for x in ("R", "A_kk", "row", "column") for s in streams for t in streams
-    }
-    names |= {f"{x}{r.tag}" for x in _PER_READ_ACROSS.split() for r in operands.across}
-    pairs |= {f"A_qe{r.tag}{t}" for r in operands.across for t in streams}
-    return frozenset(names | {f"{x}{p}" for x in ("", "D_", "P_", "cP_") for p in pairs})
 
 
 def _without_factors(operands: OperandSet) -> tuple[OperandSet, dict[str, str]]:
@@ -85,7 +62,7 @@ class ChunkKernels:
         self.operands, factors = _without_factors(operands) if form.decay.kind != "vector" else (operands, {})
         operands = self.operands
         self.columns = tuple(c.name for c in form.columns)
-        internal = _internal(operands, self.columns)
+        internal = internal_names(operands, self.columns)
         self.arguments: tuple[KernelArgument, ...] = kernel_arguments(form, internal)
         axes = tuple(dict.fromkeys(axis for a in form.recurrence.arguments for axis in a.axes))
         self.numbers = Numbers(axes)
@@ -253,141 +230,17 @@ class ChunkKernels:
         """c * text."""
         return times_rows(s.strength, text)
 
-    # ------------------------------------------------------- writes and reads
+    # ---------------------------------------------------------------- writes
 
     def write(self, s: StreamNames) -> str:
         """The resolved writes of a stream."""
         return f"b_E{s.tag}" if s.correct else f"b_{s.value}"
-
-    def resolve_lines(self, state: str) -> tuple[str, ...]:
-        """The resolved writes E of the correcting streams from the incoming state."""
-        lines = []
-        for s in self.feedback:
-            lines.append(f"b_X{s.tag} = {self.decay.correct(s).times(state)}")
-            lines += [f"b_X{s.tag} += {DOT}(b_R{s.tag}{p.tag}, b_{p.value}, DT, WIDE)" for p in self.plain]
-            found = self.strength(s, f"b_X{s.tag}")
-            if s.value or s.strength:
-                lines.append(f"b_X{s.tag} = {f'b_{s.value} + ' if s.value else ''}{found}")
-        for s in self.feedback:
-            first, *rest = (f"{DOT}(b_A_kk{s.tag}{r.tag}, b_X{r.tag}, DT, WIDE)" for r in self.feedback)
-            lines += [f"b_E{s.tag} = {first}", *(f"b_E{s.tag} += {part}" for part in rest)]
-        return tuple(lines)
-
-    def read_lines(self, state: str) -> tuple[str, ...]:
-        """What the queries read."""
-        lines: list[str] = []
-        for r in self.operands.reads:
-            if r.across:
-                lines += self._read_across(r, state)
-                continue
-            lines.append(f"b_read{r.tag} = {self.decay.query(r).times(state, split=self.keeps_float32)}")
-            lines += [f"b_read{r.tag} += {self._taken(f'b_A_qk{r.tag}{s.tag}', self.write(s))}" for s in self.operands.streams]
-        return tuple(lines)
-
-    def _taken(self, scores: str, writes: str) -> str:
-        """scores @ writes; plain writes are inputs, which half precision holds, so that it is for the scores to be as exact."""
-        return f"{DOT}({scores}, {writes}, DT, WIDE)" if self.form.feedback else split_left(scores, writes)
-
-    def _read_across(self, r: ReadNames, state: str) -> tuple[str, ...]:
-        """What a query across reads, [C, K]."""
-        found = Rows(f"b_{r.query}").times(f"tl.trans({state})", split=self.keeps_float32)
-        lines = [f"b_read{r.tag} = {found}", *self.decay.decayed(f"b_read{r.tag}", r.stretch)]
-        weights = (f"{DOT}(b_{r.query}, tl.trans({self.write(s)}), DT, WIDE)" for s in self.operands.streams)
-        scores = tuple(replace(s, tag=f"read{s.tag}") for s in self.across_scores(r, f"d_read{r.tag}", f"read{r.tag}"))
-        lines += [f"b_D_{s.tag} = {w}" for s, w in zip(scores, weights, strict=True)]
-        return (*lines, *self.decay.products(scores))
-
-    # --------------------------------------------------------- further columns
 
     def column_write(self, s: StreamNames, i: int) -> str:
         """What a stream writes into a further column, [C]; "" for nothing."""
         if s.correct:
             return f"b_E{s.tag}_{self.columns[i]}"
         return f"b_{s.columns[i]}" if s.columns[i] else ""
-
-    def resolve_column_lines(self, state: str) -> tuple[str, ...]:
-        """As `resolve_lines`, of every further column; their states are named `state`, an underline, and theirs."""
-        lines = []
-        for i, c in enumerate(self.columns):
-            for s in self.feedback:
-                found = self.decay.correct(s).times_column(f"{state}_{c}")
-                parts = [found, *(f"tl.sum(b_R{s.tag}{p.tag} * b_{p.columns[i]}[None, :], 1)" for p in self.plain if p.columns[i])]
-                value = f"b_{s.columns[i]} + " if s.columns[i] else ""
-                strength = f"b_{s.strength} * " if s.strength else ""
-                lines.append(f"b_X{s.tag}_{c} = {value}{strength}({' + '.join(parts)})")
-            for s in self.feedback:
-                solved = (f"tl.sum(b_A_kk{s.tag}{r.tag} * b_X{r.tag}_{c}[None, :], 1)" for r in self.feedback)
-                lines.append(f"b_E{s.tag}_{c} = {' + '.join(solved)}")
-        return tuple(lines)
-
-    def read_column_lines(self, state: str) -> tuple[str, ...]:
-        """As `read_lines`, of every further column."""
-        lines = []
-        for i, c in enumerate(self.columns):
-            for r in self.operands.reads:
-                written = ((s, self.column_write(s, i)) for s in self.operands.streams)
-                taken = (f"tl.sum(b_A_qk{r.tag}{s.tag} * {x}[None, :], 1)" for s, x in written if x)
-                lines.append(f"b_read{r.tag}_{c} = {' + '.join((self.decay.query(r).times_column(f'{state}_{c}'), *taken))}")
-        return tuple(lines)
-
-    # --------------------------------------------------------------- read-out
-
-    def store_output_lines(self) -> tuple[str, ...]:
-        """Writes the outputs [B, T, HV, *axes]; those not over the value axis by the first value block alone."""
-        lines = []
-        for o in self.form.outputs:
-            axis = output_axis(o.value)
-            names = self.printer.axes[axis] if axis else None
-            text = self.printer.operand_tile(self.readout.result(o.name), axis)
-            row = f"p_{o.name} + o_row"
-            if names is None:
-                lines.append(f"tl.store({row}, {text}.to(p_{o.name}.dtype.element_ty), mask=tl.where(i_v == 0, m_t, False))")
-                continue
-            mask = tile_mask(names.mask) if axis == self.form.value_axis else f"tl.where(i_v == 0, {tile_mask(names.mask)}, False)"
-            address = f"{row}[:, None] * {names.size} + {names.offsets}[None, :]"
-            lines += [f"b_out = {text}", f"tl.store({address}, b_out.to(p_{o.name}.dtype.element_ty), mask={mask})"]
-        return tuple(lines)
-
-    def cotangent_lines(self, again: tuple[str, ...]) -> tuple[str, ...]:
-        """The reads' gradients from the outputs'; `again` computes the reads where they are needed."""
-        program, cotangents = self.readout_gradient(tuple(self.reads))
-        loads = [line for role, value in cotangents for line in self.load_cotangent(role, value)]
-        used = mentioned(program.statements)
-        arguments = [line for a in self.arguments if a.value.name in used for line in self.load(a)]
-        lines = [*(again if used & {r.name for r in self.reads} else ()), *arguments, *loads, *self.printer.lines(program.statements)]
-        lines += self.read_gradients(program)
-        return tuple(lines)
-
-    def read_gradients(self, program: Program) -> tuple[str, ...]:
-        """The reads' gradients, as tiles, from the results of the read-out's adjoint."""
-        found, lines = dict(program.results), []
-        for value in self.reads:
-            operand = found.get(value.name)
-            empty = f"tl.zeros((BC, {self.printer.axes[value.axis].block}), ACC)" if value.axis else "tl.zeros((BC,), ACC)"
-            lines.append(f"b_d_{value.name} = {empty if operand is None else self.printer.operand_tile(operand, value.axis)}")
-        return tuple(lines)
-
-    def readout_gradient(self, wanted: tuple[Value, ...]) -> tuple[Program, tuple[tuple[str, Value], ...]]:
-        """The adjoint of the read-out for some of its inputs."""
-        return differentiate(self.readout, wanted, self.reserved)
-
-    def load_cotangent(self, role: str, value: Value) -> tuple[str, ...]:
-        """Loads an output's gradient; one that is not over the value axis for the first value block alone."""
-        output = next(o for o in self.form.outputs if o.name == role)
-        axis = output_axis(output.value)
-        name = f"b_{value.name}"
-        if not axis:
-            return (f"{name} = tl.load(pd_{role} + o_t * sd_{role}[1], mask=tl.where(i_v == 0, m_t, False), other=0.0).to(ACC)",)
-        names = self.printer.axes[axis]
-        address = f"pd_{role} + o_t[:, None] * sd_{role}[1] + {names.offsets}[None, :] * sd_{role}[3]"
-        mask = tile_mask(names.mask) if axis == self.form.value_axis else f"tl.where(i_v == 0, {tile_mask(names.mask)}, False)"
-        return (f"{name} = tl.load({address}, mask={mask}, other=0.0).to(ACC)",)
-
-    @property
-    def rereads(self) -> bool:
-        """Whether a gradient through the read-out depends on what was read."""
-        program, _ = self.readout_gradient((*self.reads, *(a.value for a in self.arguments)))
-        return bool(mentioned(program.statements) & {r.name for r in self.reads})
 
     @staticmethod
     def write_address(i: int) -> tuple[tuple[str, ...], str]:

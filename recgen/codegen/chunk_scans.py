@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from recgen.codegen.chunk_decay import DOT, split_right, wide_dot
 from recgen.codegen.chunk_kernels import ChunkKernels
+from recgen.codegen.chunk_readout import cotangent_lines, rereads, store_output_lines
+from recgen.codegen.chunk_writes import read_column_lines, read_lines, resolve_column_lines, resolve_lines
 from recgen.derive.operands import StreamNames
 
 
@@ -69,10 +71,10 @@ def scan_lines(k: ChunkKernels) -> ScanLines:
     """The scan's lines."""
     values = tuple(s.value for s in k.operands.streams if s.value)
     reads = (
-        *k.read_column_lines("b_S"),
-        *k.read_lines("b_S"),
+        *read_column_lines(k, "b_S"),
+        *read_lines(k, "b_S"),
         *k.loads(k.readout, tuple(o.name for o in k.form.outputs)),
-        *k.store_output_lines(),
+        *store_output_lines(k),
     )
     carry: list[str] = []
     for i, c in enumerate(k.columns):
@@ -80,8 +82,8 @@ def scan_lines(k: ChunkKernels) -> ScanLines:
         written = ((s, k.column_write(s, i)) for s in k.operands.streams)
         carry += [f"b_S_{c} += {k.decay.write(s).outer_column(x)}" for s, x in written if x]
     carry += [*k.decay.through("b_S"), *(f"b_S += {k.decay.write(s).outer(k.write(s))}" for s in k.operands.streams)]
-    resolve = (*k.scan_operands(), *_none_in_identity(k, values), *k.matrices(turned=False), *k.resolve_column_lines("b_S"))
-    return ScanLines((*resolve, *k.resolve_lines("b_S")), reads, tuple(carry))
+    resolve = (*k.scan_operands(), *_none_in_identity(k, values), *k.matrices(turned=False), *resolve_column_lines(k, "b_S"))
+    return ScanLines((*resolve, *resolve_lines(k, "b_S")), reads, tuple(carry))
 
 
 def _none_in_identity(k: ChunkKernels, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -106,12 +108,12 @@ class ReverseLines:
 def reverse_lines(k: ChunkKernels) -> ReverseLines:
     """The reverse scan's lines."""
     cotangents = list(k.scan_operands())
-    if k.rereads:
+    if rereads(k):
         cotangents.append("b_h = tl.load(w_states + o_s, mask=m_s, other=0.0).to(ACC)")
         cotangents += [f"b_h_{c} = tl.load(w_states_{c} + o_k, mask=m_k, other=0.0).to(ACC)" for c in k.columns]
-    again = (*k.matrices(turned=False), *k.resolve_column_lines("b_h"), *k.resolve_lines("b_h"))
-    again = (*again, *k.read_column_lines("b_h"), *k.read_lines("b_h"))
-    cotangents += [*k.cotangent_lines(again), *_none_in_identity(k, tuple(f"d_read{r.tag}" for r in k.operands.reads))]
+    again = (*k.matrices(turned=False), *resolve_column_lines(k, "b_h"), *resolve_lines(k, "b_h"))
+    again = (*again, *read_column_lines(k, "b_h"), *read_lines(k, "b_h"))
+    cotangents += [*cotangent_lines(k, again), *_none_in_identity(k, tuple(f"d_read{r.tag}" for r in k.operands.reads))]
     lines = list(k.matrices(turned=True))
     for i in range(len(k.columns)):
         lines += _reverse_column(k, i)
