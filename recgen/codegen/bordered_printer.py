@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from recgen.derive.bordered_ir import (
+from recgen.derive.bordered_nodes import (
     Block,
     Bordered,
     ColumnSum,
@@ -22,7 +22,7 @@ from recgen.derive.bordered_ir import (
 
 if TYPE_CHECKING:
     from recgen.codegen.torch_printer import ChunkPrinter
-    from recgen.derive.chunk_ir import Node
+    from recgen.derive.chunk_nodes import Node
 
 CALLS = Kept | Cut | Bordered | Gathered | Empty | Joined | Block | Square | Entry | Mixed | Pairings | ColumnSum | Crossing
 """Nodes whose text needs no brackets as a factor."""

@@ -10,7 +10,8 @@ from recgen.codegen.chunk_states import StatesText
 from recgen.codegen.cumulated_decays import decay_lines
 from recgen.codegen.joined_states import columns_of_state, state_shape
 from recgen.codegen.torch_printer import ChunkPrinter, Line
-from recgen.derive.chunk_ir import INVERTED, ChunkForm, Step, needed, used_names
+from recgen.derive.chunk_ir import ChunkForm, Step, needed, used_names
+from recgen.derive.chunk_nodes import INVERTED
 from recgen.derive.operands import NamedOperands
 
 

@@ -7,19 +7,9 @@ from types import UnionType
 
 from recgen.codegen.decay_names import Links, stretches
 from recgen.codegen.torch_printer import Line
-from recgen.derive.bordered_ir import Crossing, Kept
-from recgen.derive.chunk_ir import (
-    ChunkForm,
-    DecayedProduct,
-    Gamma,
-    GateGradient,
-    Inverse,
-    Node,
-    Score,
-    ScoreGradients,
-    Substitution,
-    nodes,
-)
+from recgen.derive.bordered_nodes import Crossing, Kept
+from recgen.derive.chunk_ir import ChunkForm, nodes
+from recgen.derive.chunk_nodes import DecayedProduct, Gamma, GateGradient, Inverse, Node, Score, ScoreGradients, Substitution
 
 
 @dataclass(frozen=True)

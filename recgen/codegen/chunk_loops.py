@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from recgen.codegen.decay_names import VALUE_STRETCHES, through_name
 from recgen.codegen.torch_printer import ChunkPrinter, Line
-from recgen.derive.bordered_ir import Mixed
-from recgen.derive.chunk_ir import ChunkForm, MatMul, Node, Step, Sum, Sym, Through, nodes, used_names
+from recgen.derive.bordered_nodes import Mixed
+from recgen.derive.chunk_ir import ChunkForm, Step, nodes, used_names
+from recgen.derive.chunk_nodes import MatMul, Node, Sum, Sym, Through
 
 
 class ChunkLoop:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from recgen.codegen.decay_names import Links, stretches
-from recgen.derive.bordered_ir import Bordered, Kept
-from recgen.derive.chunk_ir import ChunkForm, Gamma, Step, nodes
+from recgen.derive.bordered_nodes import Bordered, Kept
+from recgen.derive.chunk_ir import ChunkForm, Step, nodes
+from recgen.derive.chunk_nodes import Gamma
 
 
 def decay_lines(chunk: ChunkForm, steps: tuple[Step, ...], signed: bool) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from recgen.derive.chunk_ir import (
+from recgen.derive.chunk_ir import Step, nodes
+from recgen.derive.chunk_nodes import (
     DecayColumn,
     Decayed,
     DecayedProduct,
@@ -10,10 +11,8 @@ from recgen.derive.chunk_ir import (
     GateGradient,
     Score,
     ScoreGradients,
-    Step,
     Substitution,
     Through,
-    nodes,
 )
 
 Links = Score | DecayedProduct | ScoreGradients

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from recgen.codegen.bordered_printer import CALLS, bordered_text
 from recgen.codegen.decay_names import link_sums, stretch_name, through_name
-from recgen.derive.chunk_ir import (
+from recgen.derive.chunk_ir import Step
+from recgen.derive.chunk_nodes import (
     Beside,
     Causal,
     DecayColumn,
@@ -26,7 +27,6 @@ from recgen.derive.chunk_ir import (
     Score,
     ScoreGradients,
     Solved,
-    Step,
     Substitution,
     Sum,
     Sym,

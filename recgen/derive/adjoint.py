@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from recgen.derive.chunk_ir import (
+from recgen.derive.chunk_ir import Step
+from recgen.derive.chunk_nodes import (
     Decayed,
     GateGradient,
     Hadamard,
@@ -18,7 +19,6 @@ from recgen.derive.chunk_ir import (
     RowSum,
     Score,
     ScoreGradients,
-    Step,
     Sum,
     Sym,
     Symmetric,

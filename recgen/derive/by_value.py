@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recgen.derive.chunk_ir import Decayed, DecayedProduct, MatMul, Node, Score, Solved, Step, Substitution, Sum, Sym, Through
+from recgen.derive.chunk_ir import Step
+from recgen.derive.chunk_nodes import Decayed, DecayedProduct, MatMul, Node, Score, Solved, Substitution, Sum, Sym, Through
 from recgen.derive.forward import Builder, S, total
 from recgen.derive.operands import ReadNames, StreamNames
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from recgen.derive.adjoint import DS, Adjoint, Gate, gate_gradient
 from recgen.derive.by_value import ByValueBuilder
-from recgen.derive.chunk_ir import Decayed, Hadamard, MatMul, Node, RowSum, ScoreGradients, Solved, Step, Sum, Sym
+from recgen.derive.chunk_ir import Step
+from recgen.derive.chunk_nodes import Decayed, Hadamard, MatMul, Node, RowSum, ScoreGradients, Solved, Sum, Sym
 from recgen.derive.forward import S, total
 from recgen.derive.operands import ReadNames, StreamNames
 

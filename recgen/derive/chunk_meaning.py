@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from recgen.derive.chunk_ir import (
+from recgen.derive.chunk_ir import ChunkForm, Step
+from recgen.derive.chunk_nodes import (
     Beside,
     Causal,
-    ChunkForm,
     DecayColumn,
     Decayed,
     DecayedProduct,
@@ -22,7 +22,6 @@ from recgen.derive.chunk_ir import (
     ScaledColumns,
     Score,
     Solved,
-    Step,
     Substitution,
     Sum,
     Sym,

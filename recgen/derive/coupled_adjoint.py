@@ -7,8 +7,9 @@ its end among them.
 
 from __future__ import annotations
 
-from recgen.derive.bordered_ir import Block, Bordered, ColumnSum, Crossing, Cut, Entry, Gathered, Mixed, Pairings
-from recgen.derive.chunk_ir import Hadamard, MatMul, Node, RowSum, Scaled, ScaledColumns, Step, Sym, Symmetric
+from recgen.derive.bordered_nodes import Block, Bordered, ColumnSum, Crossing, Cut, Entry, Gathered, Mixed, Pairings
+from recgen.derive.chunk_ir import Step
+from recgen.derive.chunk_nodes import Hadamard, MatMul, Node, RowSum, Scaled, ScaledColumns, Sym, Symmetric
 from recgen.derive.coupled_forward import ROWS, CoupledBuilder
 from recgen.derive.coupled_operands import CoupledStreamNames
 from recgen.derive.forward import S, total

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from recgen.derive.bordered_ir import Bordered, Cut, Empty, Joined, Kept, Mixed, Square
-from recgen.derive.chunk_ir import Hadamard, Inverse, MatMul, Node, Scaled, ScaledColumns, Step, Sym
+from recgen.derive.bordered_nodes import Bordered, Cut, Empty, Joined, Kept, Mixed, Square
+from recgen.derive.chunk_ir import Step
+from recgen.derive.chunk_nodes import Hadamard, Inverse, MatMul, Node, Scaled, ScaledColumns, Sym
 from recgen.derive.coupled_operands import CoupledOperands, CoupledStreamNames
 from recgen.derive.forward import S, total
 from recgen.derive.operands import ReadNames

@@ -6,9 +6,10 @@ from typing import Any
 
 from recgen.analysis.coupled_form import CoupledForm
 from recgen.analysis.order import within_a_token
-from recgen.derive.bordered_ir import Bordered, Cut, Empty, Joined, Kept, Mixed, Square
-from recgen.derive.chunk_ir import ChunkForm, Node
+from recgen.derive.bordered_nodes import Bordered, Cut, Empty, Joined, Kept, Mixed, Square
+from recgen.derive.chunk_ir import ChunkForm
 from recgen.derive.chunk_meaning import ChunkMeaning
+from recgen.derive.chunk_nodes import Node
 from recgen.derive.coupled_operands import CoupledOperands
 from recgen.derive.meaning import Matrix, Meaning, States, multiplier, turned
 from recgen.derive.proof import Proof, compare, initial_states, read_out, sizes_of, unrolled

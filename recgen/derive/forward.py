@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from recgen.derive.chunk_ir import (
+from recgen.derive.chunk_ir import Step
+from recgen.derive.chunk_nodes import (
     Beside,
     Causal,
     DecayColumn,
@@ -22,7 +23,6 @@ from recgen.derive.chunk_ir import (
     Scaled,
     ScaledColumns,
     Score,
-    Step,
     Sum,
     Sym,
     Through,

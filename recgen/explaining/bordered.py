@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from recgen.derive.bordered_ir import Block, Bordered, ColumnSum, Cut, Empty, Entry, Gathered, Joined, Kept, Mixed, Pairings, Square
-from recgen.derive.chunk_ir import Node, Sym
+from recgen.derive.bordered_nodes import Block, Bordered, ColumnSum, Cut, Empty, Entry, Gathered, Joined, Kept, Mixed, Pairings, Square
+from recgen.derive.chunk_nodes import Node, Sym
 
 if TYPE_CHECKING:
     from recgen.explaining.chunk import ChunkPrinter

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from recgen.derive.bordered_ir import Crossing, Kept, Mixed, Pairings
-from recgen.derive.chunk_ir import (
+from recgen.derive.bordered_nodes import Crossing, Kept, Mixed, Pairings
+from recgen.derive.chunk_ir import ChunkForm, Step
+from recgen.derive.chunk_nodes import (
     Beside,
     Causal,
-    ChunkForm,
     DecayColumn,
     Decayed,
     DecayedProduct,
@@ -27,7 +27,6 @@ from recgen.derive.chunk_ir import (
     Score,
     ScoreGradients,
     Solved,
-    Step,
     Substitution,
     Sum,
     Sym,

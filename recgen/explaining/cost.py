@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from recgen.derive.bordered_ir import (
+from recgen.derive.bordered_nodes import (
     Block,
     Bordered,
     ColumnSum,
@@ -22,11 +22,11 @@ from recgen.derive.bordered_ir import (
     Pairings,
     Square,
 )
-from recgen.derive.chunk_ir import (
+from recgen.derive.chunk_ir import ChunkForm, Step, children, needed, used_names
+from recgen.derive.chunk_nodes import (
     INVERTED,
     Beside,
     Causal,
-    ChunkForm,
     DecayColumn,
     Decayed,
     DecayedProduct,
@@ -44,15 +44,11 @@ from recgen.derive.chunk_ir import (
     Score,
     ScoreGradients,
     Solved,
-    Step,
     Substitution,
     Sum,
     Sym,
     Symmetric,
     Through,
-    children,
-    needed,
-    used_names,
 )
 
 Shape = tuple[str, str]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from recgen.derive.chunk_ir import ChunkForm, Decayed, DecayedProduct, Node, Score, ScoreGradients, Step, Substitution, nodes
+from recgen.derive.chunk_ir import ChunkForm, Step, nodes
+from recgen.derive.chunk_nodes import Decayed, DecayedProduct, Node, Score, ScoreGradients, Substitution
 from recgen.derive.coupled_operands import CoupledOperands
 from recgen.derive.operands import OperandSet
 from recgen.derive.proof import Proof

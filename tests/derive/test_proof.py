@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from recgen.derive.bordered_ir import Cut, Kept
-from recgen.derive.chunk_ir import Causal, Decayed, DecayedProduct, Gamma, Inverse, Negative, Node, Score, Step, Substitution, Sum, Through
+from recgen.derive.bordered_nodes import Cut, Kept
+from recgen.derive.chunk_ir import Step
+from recgen.derive.chunk_nodes import Causal, Decayed, DecayedProduct, Gamma, Inverse, Negative, Node, Score, Substitution, Sum, Through
 from recgen.derive.coupled_proof import prove_coupled
 from recgen.derive.normal_proof import prove
 from recgen.derive.proof import Proof, ProofFailed

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from recgen.derive.chunk_ir import Negative, Sum
+from recgen.derive.chunk_nodes import Negative, Sum
 from recgen.pipeline import compile_text
 from recgen.verify import reproduce, verify
 from recgen.verify.cases import TOKENS, Case, cases, flag_combinations, pairwise

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from recgen.derive.chunk_ir import Node
+    from recgen.derive.chunk_nodes import Node
 
 
 @dataclass(frozen=True)
