@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NoReturn
 
-from recgen.analysis.algebra import Refusal
 from recgen.analysis.coupled import is_system
 from recgen.analysis.coupled_form import CoupledForm
 from recgen.analysis.normal_form import NormalForm
 from recgen.analysis.recurrent import token_form
+from recgen.analysis.refusal import Refusal
 from recgen.analysis.scan_form import ScanForm, analyze_scan
 from recgen.analysis.structure import chunkwise, reasons_against_chunks
 from recgen.analysis.token_form import Reason, TokenForm

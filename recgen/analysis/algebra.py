@@ -1,146 +1,17 @@
 """Typed terms as sums of products of simple matrix factors: the algebra in which the state's equation is linear.
 
-A product is  coefficient * (scalar terms) * (a chain of matrix factors);  a chain holds at most one state. Scalars are pulled out of
-state-free vectors, outer products stay factored, and a row that meets a column is a scalar again.
+Scalars are pulled out of state-free vectors, outer products stay factored, and a row that meets a column is a scalar again.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import replace
 
-from recgen.lang.source import Span
-from recgen.lang.terms import SCALAR, Apply, Constant, Eye, Shape, State, Term, reads_state
-
-
-class Refusal(Exception):
-    """The term does not fit; `reason` says why in the user's terms, `span` where."""
-
-    def __init__(self, reason: str, span: Span | None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.span = span
-
-
-@dataclass(frozen=True)
-class Column:
-    """A state-free column vector."""
-
-    term: Term
-
-
-@dataclass(frozen=True)
-class Row:
-    """The transpose of a state-free column vector (`term` is the column)."""
-
-    term: Term
-
-
-@dataclass(frozen=True)
-class Diagonal:
-    """diag(term), `term` a state-free column."""
-
-    term: Term
-
-
-@dataclass(frozen=True)
-class Dense:
-    """A state-free matrix that is no product of vectors."""
-
-    term: Term
-
-
-@dataclass(frozen=True)
-class StateFactor:
-    """The state with its lag, transposed or not."""
-
-    state: State
-    transposed: bool
-
-
-Factor = Column | Row | Diagonal | Dense | StateFactor
-
-
-@dataclass(frozen=True)
-class Product:
-    """coefficient * scalars * chain; an empty chain is a scalar (or the identity, where the shape is a matrix)."""
-
-    coefficient: float
-    scalars: tuple[Term, ...]
-    chain: tuple[Factor, ...]
-    shape: Shape
-    span: Span | None
-
-    @property
-    def state(self) -> State | None:
-        """The state in the chain, if there is one."""
-        return next((f.state for f in self.chain if isinstance(f, StateFactor)), None)
-
-
-def multiplied(left: Product, right: Product) -> tuple[float, tuple[Term, ...]]:
-    """Coefficient and scalars of the product of two; a number that their product would round stays a factor of its own."""
-    scalars = left.scalars + right.scalars
-    product = left.coefficient * right.coefficient
-    if _exact(left.coefficient, right.coefficient, product):
-        return product, scalars
-    return left.coefficient, (*scalars, Constant(right.coefficient))
-
-
-def quotient(left: float, right: float) -> float | None:
-    """left / right, None where it would be rounded."""
-    return left / right if right != 0.0 and _exact(right, left / right, left) else None
-
-
-def _exact(left: float, right: float, product: float) -> bool:
-    return all(map(math.isfinite, (left, right, product))) and Fraction(left) * Fraction(right) == Fraction(product)
-
-
-def transpose(term: Term) -> Term:
-    """The transposed term, without a double transposition."""
-    if term.shape == SCALAR:
-        return term
-    if isinstance(term, Apply) and term.op == "transpose":
-        return term.args[0]
-    return Apply("transpose", (term,), (term.shape[1], term.shape[0]), "", term.span)
-
-
-def column(term: Term) -> Term:
-    """A vector term as a column, elementwise operations on rows turned over."""
-    if term.shape[0] != "1" or term.shape == SCALAR:
-        return term
-    if isinstance(term, Apply) and term.op not in ("matmul", "transpose"):
-        return Apply(term.op, tuple(column(a) for a in term.args), (term.shape[1], "1"), term.option, term.span)
-    return transpose(term)
-
-
-def times(left: Term, right: Term) -> Term:
-    """The elementwise product as a term, without factors of one."""
-    if left == Constant(1.0):
-        return right
-    if right == Constant(1.0):
-        return left
-    shape = left.shape if left.shape != SCALAR else right.shape
-    return Apply("mul", (left, right), shape, "", left.span or right.span)
-
-
-def plus(left: Term, right: Term) -> Term:
-    """The sum as a term."""
-    shape = left.shape if left.shape != SCALAR else right.shape
-    return Apply("add", (left, right), shape, "", left.span or right.span)
-
-
-def scalar_term(coefficient: float, scalars: tuple[Term, ...]) -> Term:
-    """coefficient * product of scalars, as a term; -1 becomes a negation."""
-    term: Term = Constant(1.0)
-    for s in scalars:
-        term = times(term, s)
-    if coefficient == 1.0:
-        return term
-    if coefficient == -1.0 and scalars:
-        return Apply("neg", (term,), SCALAR, "", term.span)
-    return times(Constant(coefficient), term)
+from recgen.analysis.arithmetic import column, plus, scalar_term, times
+from recgen.analysis.products import Column, Dense, Diagonal, Factor, Product, Row, StateFactor, flip, multiplied, reduced
+from recgen.analysis.refusal import Refusal
+from recgen.lang.terms import SCALAR, Apply, Constant, Eye, State, Term, reads_state
 
 
 def expand(term: Term) -> tuple[Product, ...]:
@@ -241,7 +112,7 @@ def _scale(vector: Term, matrix: Term, *, left: bool, term: Apply) -> tuple[Prod
         diagonal = Diagonal(_as_column(v))
         for m in expand(matrix):
             chain = (diagonal, *m.chain) if left else (*m.chain, diagonal)
-            out.append(_reduce(Product(*multiplied(v, m), chain, term.shape, term.span)))
+            out.append(reduced(Product(*multiplied(v, m), chain, term.shape, term.span)))
     return tuple(out)
 
 
@@ -266,7 +137,7 @@ def _hadamard(free: Term, other: Term, term: Apply) -> tuple[Product, ...]:
                 diagonals = (Diagonal(_as_column(f)), None) if term.shape[1] == "1" else (None, Diagonal(_as_column(f)))
             first, last = diagonals
             chain = (*((first,) if first else ()), *m.chain, *((last,) if last else ()))
-            out.append(_reduce(Product(*multiplied(f, m), chain, term.shape, term.span)))
+            out.append(reduced(Product(*multiplied(f, m), chain, term.shape, term.span)))
     return tuple(out)
 
 
@@ -312,60 +183,11 @@ def _join(left: Product, right: Product, term: Apply) -> Product:
             raise Refusal("a number read from the state multiplies a matrix or a row", term.span)
     else:
         chain = left.chain + right.chain
-    return _reduce(Product(*multiplied(left, right), chain, term.shape, term.span))
-
-
-def _reduce(product: Product) -> Product:
-    """Rows that meet columns become scalars, diagonals are folded into the vectors beside them."""
-    chain: list[Factor] = []
-    scalars = list(product.scalars)
-    for factor in product.chain:
-        chain.append(factor)
-        while len(chain) > 1 and (merged := _meet(chain[-2], chain[-1])) is not None:
-            del chain[-2:]
-            if isinstance(merged, Apply):
-                scalars.append(merged)
-            else:
-                assert not isinstance(merged, Constant)
-                chain.append(merged)
-    return replace(product, scalars=tuple(scalars), chain=tuple(chain))
-
-
-def _meet(left: Factor, right: Factor) -> Factor | Apply | None:
-    match left, right:
-        case Row(a), Column(b):
-            return Apply("matmul", (transpose(a), b), SCALAR, "", a.span)
-        case Row(a), Diagonal(b):
-            return Row(times(a, b))
-        case Diagonal(a), Column(b):
-            return Column(times(a, b))
-        case Diagonal(a), Diagonal(b):
-            return Diagonal(times(a, b))
-        case (Dense(a), Column()) | (Row(), Dense(a)):
-            raise Refusal("a full matrix multiplies a vector of inputs: make their product an input", a.span)
-    return None
+    return reduced(Product(*multiplied(left, right), chain, term.shape, term.span))
 
 
 def _transposed(term: Apply) -> tuple[Product, ...]:
     return tuple(flip(p) for p in expand(term.args[0]))
-
-
-def flip(product: Product) -> Product:
-    """The transposed product."""
-    turned: list[Factor] = []
-    for factor in reversed(product.chain):
-        match factor:
-            case Column(t):
-                turned.append(Row(t))
-            case Row(t):
-                turned.append(Column(t))
-            case Dense(t):
-                turned.append(Dense(transpose(t)))
-            case StateFactor(s, transposed):
-                turned.append(StateFactor(s, not transposed))
-            case Diagonal():
-                turned.append(factor)
-    return replace(product, chain=tuple(turned), shape=(product.shape[1], product.shape[0]))
 
 
 _WRITTEN = {"where<": "where", "where<=": "where", "pow": "^"}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from recgen.analysis.algebra import Product, Refusal, expand
+from recgen.analysis.algebra import expand
 from recgen.analysis.by_value import refuse_by_value
 from recgen.analysis.columns import beside, column_write, matrix_and_columns
 from recgen.analysis.decay import Multiplier, decay_of, decays_of
 from recgen.analysis.links import key_side_is_right, link, refuse_matrices, turned_over
 from recgen.analysis.normal_form import NO_DECAY, Decay, NormalForm, Output, ReadOut, Stabilizer, Stream
+from recgen.analysis.products import Product
 from recgen.analysis.readout import Reads
+from recgen.analysis.refusal import Refusal
 from recgen.analysis.stabilizer import unstabilized, weighted
 from recgen.analysis.streams import Link, streams_of
 from recgen.lang.recurrence import Recurrence, StateInfo

@@ -6,8 +6,8 @@ in each value channel differently, and the chunk is solved by substitution.
 
 from __future__ import annotations
 
-from recgen.analysis.algebra import Refusal
 from recgen.analysis.normal_form import NormalForm
+from recgen.analysis.refusal import Refusal
 from recgen.lang.source import Span
 
 

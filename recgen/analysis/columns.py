@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from recgen.analysis.algebra import Column, Product, Refusal, scalar_term
+from recgen.analysis.arithmetic import scalar_term
 from recgen.analysis.decay import Multiplier
 from recgen.analysis.normal_form import Stream
+from recgen.analysis.products import Column, Product
+from recgen.analysis.refusal import Refusal
 from recgen.lang.recurrence import Recurrence, StateInfo
 from recgen.lang.terms import State, Term, walk
 

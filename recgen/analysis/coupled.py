@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from recgen.analysis.algebra import Product, Refusal, expand, plus, scalar_term
+from recgen.analysis.algebra import expand
+from recgen.analysis.arithmetic import plus, scalar_term
 from recgen.analysis.coupled_form import CoupledForm, Feed
 from recgen.analysis.coupled_streams import Part, streams_of, written
 from recgen.analysis.decay import decay_of
 from recgen.analysis.links import key_side_is_right, link, refuse_matrices, turned_over
 from recgen.analysis.normal_form import Decay, Output
 from recgen.analysis.order import within_a_token
+from recgen.analysis.products import Product
 from recgen.analysis.readout import Reads
 from recgen.analysis.recurrent import token_form
+from recgen.analysis.refusal import Refusal
 from recgen.analysis.rewriting import one_step
 from recgen.analysis.streams import Link
 from recgen.lang.recurrence import Recurrence, StateInfo

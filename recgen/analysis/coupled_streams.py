@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from recgen.analysis.algebra import Column, Dense, Product, Refusal, Row, plus, quotient, scalar_term, times
+from recgen.analysis.arithmetic import plus, scalar_term, times
 from recgen.analysis.coupled_form import Correction, CoupledStream
+from recgen.analysis.products import Column, Dense, Product, Row, quotient
+from recgen.analysis.refusal import Refusal
 from recgen.lang.terms import Apply, Constant, Term
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from recgen.analysis.algebra import Refusal, plus, scalar_term, times
+from recgen.analysis.arithmetic import plus, scalar_term, times
 from recgen.analysis.normal_form import NO_DECAY, Decay
+from recgen.analysis.refusal import Refusal
 from recgen.lang.domains import interval
 from recgen.lang.recurrence import Recurrence, StateInfo
 from recgen.lang.terms import SCALAR, Apply, Argument, Constant, Term, walk

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from recgen.analysis.algebra import Column, Dense, Diagonal, Factor, Product, Refusal, Row, StateFactor, expand, flip, times
+from recgen.analysis.algebra import expand
+from recgen.analysis.arithmetic import times
 from recgen.analysis.decay import Multiplier
+from recgen.analysis.products import Column, Dense, Diagonal, Factor, Product, Row, StateFactor, flip
+from recgen.analysis.refusal import Refusal
 from recgen.analysis.streams import Link
 from recgen.lang.recurrence import StateInfo
 from recgen.lang.terms import SCALAR, Apply, Argument, Term, walk

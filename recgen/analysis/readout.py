@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from recgen.analysis.algebra import Column, Diagonal, Product, Refusal, Row, StateFactor, expand, flip, plus, scalar_term, times, transpose
+from recgen.analysis.algebra import expand
+from recgen.analysis.arithmetic import plus, scalar_term, times, transpose
 from recgen.analysis.normal_form import ReadOut
+from recgen.analysis.products import Column, Diagonal, Product, Row, StateFactor, flip
+from recgen.analysis.refusal import Refusal
 from recgen.lang.recurrence import StateInfo
 from recgen.lang.terms import SCALAR, Apply, Constant, Read, State, Term, reads_state
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from recgen.analysis.algebra import Refusal
 from recgen.analysis.normal_form import Output
+from recgen.analysis.refusal import Refusal
 from recgen.analysis.rewriting import applied
 from recgen.analysis.token_form import Reason, TokenForm, TokenState
 from recgen.lang.recurrence import Recurrence, StateInfo

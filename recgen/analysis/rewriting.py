@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from recgen.analysis.algebra import transpose
+from recgen.analysis.arithmetic import transpose
 from recgen.lang.recurrence import Recurrence
 from recgen.lang.terms import SCALAR, Apply, Eye, State, Term, rebuild
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from recgen.analysis.algebra import Refusal
 from recgen.analysis.recurrent import token_form
+from recgen.analysis.refusal import Refusal
 from recgen.analysis.rewriting import one_step
 from recgen.analysis.token_form import Reason, TokenForm
 from recgen.lang.domains import interval

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from recgen.analysis.algebra import Product, Refusal, plus
+from recgen.analysis.arithmetic import plus
 from recgen.analysis.normal_form import Stabilizer
+from recgen.analysis.products import Product
+from recgen.analysis.refusal import Refusal
 from recgen.lang.recurrence import Recurrence, StateInfo
 from recgen.lang.terms import SCALAR, Apply, Constant, State, Term, rebuild, walk
 

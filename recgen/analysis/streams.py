@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from recgen.analysis.algebra import Column, Dense, Product, Refusal, Row, plus, quotient, scalar_term, times
+from recgen.analysis.arithmetic import plus, scalar_term, times
 from recgen.analysis.decay import Multiplier
 from recgen.analysis.normal_form import Stream
+from recgen.analysis.products import Column, Dense, Product, Row, quotient
+from recgen.analysis.refusal import Refusal
 from recgen.lang.terms import Apply, Constant, Term
 
 

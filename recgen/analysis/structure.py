@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from recgen.analysis.algebra import Refusal, expand
+from recgen.analysis.algebra import expand
 from recgen.analysis.analyzer import analyze
 from recgen.analysis.coupled import analyze_coupled, is_system
 from recgen.analysis.coupled_form import CoupledForm
 from recgen.analysis.normal_form import NormalForm
+from recgen.analysis.refusal import Refusal
 from recgen.analysis.token_form import Reason
 from recgen.lang.recurrence import Recurrence
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recgen.analysis.algebra import Refusal
 from recgen.analysis.normal_form import NormalForm
+from recgen.analysis.refusal import Refusal
 from recgen.codegen.triton_printer import Axis
 from recgen.derive.program import Value
 from recgen.lang.recurrence import ArgumentInfo, Recurrence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recgen.analysis.algebra import plus
+from recgen.analysis.arithmetic import plus
 from recgen.analysis.normal_form import NormalForm
 from recgen.derive.chunk_ir import ChunkForm
 from recgen.derive.chunk_meaning import ChunkMeaning

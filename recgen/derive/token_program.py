@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recgen.analysis.algebra import transpose
+from recgen.analysis.arithmetic import transpose
 from recgen.analysis.rewriting import applied
 from recgen.analysis.token_form import TokenForm
 from recgen.derive.gradient import differentiate

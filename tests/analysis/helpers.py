@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from recgen.analysis.algebra import Refusal
 from recgen.analysis.analyzer import analyze
 from recgen.analysis.normal_form import NormalForm
+from recgen.analysis.refusal import Refusal
 from recgen.explaining.terms import TermPrinter
 from recgen.lang import Source, check, parse
 from recgen.lang.terms import Term

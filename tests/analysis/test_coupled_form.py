@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from recgen.analysis.algebra import Refusal
 from recgen.analysis.coupled import analyze_coupled
 from recgen.analysis.coupled_form import CoupledForm
+from recgen.analysis.refusal import Refusal
 from recgen.explaining.terms import TermPrinter
 from recgen.lang import Source, SpecErrors, check, parse
 from recgen.lang.terms import Term

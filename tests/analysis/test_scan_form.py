@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from recgen.analysis.algebra import Refusal
+from recgen.analysis.refusal import Refusal
 from recgen.analysis.scan_form import ScanForm, analyze_scan
 from recgen.derive.proof import ProofFailed
 from recgen.derive.scan_proof import prove_scan
