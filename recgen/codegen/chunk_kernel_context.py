@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recgen.analysis.normal_form import NormalForm
-from recgen.codegen.chunk_columns import ColumnText, EdgeLines, columns_of, edge_lines, in_order, scale_index
+from recgen.codegen.chunk_columns import ColumnText, EdgeLines, columns_of, edge_lines, scale_index
 from recgen.codegen.chunk_gradients import GradientLines, GradientPrinter
+from recgen.codegen.chunk_host import HostStates, KernelNumbers, host_states, kernel_numbers
 from recgen.codegen.chunk_kernels import ChunkKernels
 from recgen.codegen.chunk_scans import ReverseLines, ScanLines, prepare_lines, reverse_lines, scan_lines
 from recgen.codegen.triton_printer import functions
@@ -51,9 +52,8 @@ class ChunkKernelContext:
     """Lines of the four kernels and the host's constants."""
 
     functions: tuple[str, ...]
-    numbers: tuple[str, ...]
-    unspecialized: str
-    once: tuple[str, ...]
+    numbers: KernelNumbers
+    states: HostStates
     gammas: bool
     crossing: bool
     bounded: bool
@@ -71,22 +71,12 @@ class ChunkKernelContext:
     scale: ScaleText
     columns: tuple[ColumnText, ...]
     edges: EdgeLines
-    matrix: str
-    several: bool
-    finals: str
-    saved: str
-    initial_gradients: str
-    initial_columns: str
-    final_columns: str
-    ones: str
     prepare: tuple[str, ...]
     scan: ScanLines
     reverse: ReverseLines
     lines: GradientLines
     gradients: tuple[GradientName, ...]
     whole: bool
-    host_numbers_bound: tuple[str, ...]
-    host_numbers: tuple[str, ...]
     other_axes: tuple[str, ...]
     tiles: tuple[ChunkTiles, ...]
     segments: SegmentPlan
@@ -98,18 +88,12 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPla
     kernels = ChunkKernels(form, operands)
     prepare, scan, reverse = prepare_lines(kernels), scan_lines(kernels), reverse_lines(kernels)
     lines = GradientPrinter(kernels).build()
-    numbers = kernels.numbers.found
+    numbers = kernel_numbers(form, kernels)
     axes = tuple(a for a in kernels.printer.axes if a not in (form.key_axis, form.value_axis))
-    options = [o.name for o in sorted(form.recurrence.options, key=lambda o: isinstance(o.default, bool))]  # numbers, then flags
-    bound = tuple(f"{name} = options[{i}]" for i, name in enumerate(options) if any(name in text for _, text in numbers))
-    sizes = dict.fromkeys(x for a in form.recurrence.arguments for x in a.axes)
-    bound += tuple(f'_size_{x} = _size_of("{x}", arguments)' for x in sizes if any(f"_size_{x}" in text for _, text in numbers))
-    scalars = [f"s_{a.info.name}" for a in kernels.arguments if a.axis is None]
     return ChunkKernelContext(
         functions=tuple(f for f in functions(kernels.printer.functions) if f not in shared),
-        numbers=tuple(f"n_{name}: tl.float64" for name, _ in numbers),
-        unspecialized=", ".join(f'"{name}"' for name in (*scalars, *(f"n_{name}" for name, _ in numbers))),
-        once=tuple(f"c_{name} = tl.full((), n_{name}, ACC)" for name, _ in numbers),
+        numbers=numbers,
+        states=host_states(form),
         crossing=form.decay.kind == "scalar",
         gammas=form.decay.kind == "scalar" and form.stabilizer is None,
         bounded=form.decay.bounded,
@@ -127,24 +111,12 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPla
         scale=_scale_text(form, kernels),
         columns=columns_of(form),
         edges=edge_lines(columns_of(form), form.feedback),
-        saved="states_of[0]" if form.columns else "states",
-        finals=in_order(form, "final_state", "final_{name}", "final_scale"),
-        initial_gradients=in_order(
-            form, "memory.d_initial", "_summed(memory.columns[{number}].d_initial)", f"_no_gradient(initial[{scale_index(form)}])"
-        ),
-        several=len(form.recurrence.states) > 1,
-        initial_columns="".join(f"initial[{c.index}], " for c in columns_of(form)).rstrip(),
-        final_columns="".join(f"d_final[{c.index}], " for c in columns_of(form)).rstrip(),
-        ones=", ".join("1" for _ in form.columns),
-        matrix=str([s.name for s in form.recurrence.states].index(form.state.name)),
         prepare=prepare,
         scan=scan,
         reverse=reverse,
         lines=lines,
         gradients=tuple(GradientName(a.info.name) for a in kernels.arguments),
         whole=form.whole_values,
-        host_numbers_bound=bound,
-        host_numbers=tuple(f"float({text})" for _, text in numbers),
         other_axes=axes,
         tiles=plan.chunk,
         segments=plan.segments,
