@@ -15,6 +15,36 @@ from recgen.plan import RecurrentTiles
 
 
 @dataclass(frozen=True)
+class StepLines:
+    """The step: from a row's slot of the pool and back."""
+
+    advance: tuple[str, ...]
+    take: tuple[str, ...]
+    load: tuple[str, ...]
+    store: tuple[str, ...]
+    give: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class AdjointLines:
+    """The backward: a stretch's states once more (`restore`, `keep`, `update`), then the adjoint, token before token."""
+
+    restore: tuple[str, ...]
+    keep: tuple[str, ...]
+    update: tuple[str, ...]
+    advance: tuple[str, ...]
+    start: tuple[str, ...]
+    fetch_next: tuple[str, ...]
+    fetch: tuple[str, ...]
+    arrive: tuple[str, ...]
+    cotangents: tuple[str, ...]
+    token: tuple[str, ...]
+    store: tuple[str, ...]
+    carry: tuple[str, ...]
+    finish: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class TokenKernels:
     """Lines and names for the template; nothing is computed there."""
 
@@ -29,57 +59,31 @@ class TokenKernels:
     states: tuple[StateText, ...]
     axes: tuple[str, ...]
     advance: tuple[str, ...]
-    advance_step: tuple[str, ...]
     once: tuple[str, ...]
+    start: tuple[str, ...]
     fetch_next: tuple[str, ...]
     fetch: tuple[str, ...]
-    arrive: tuple[str, ...]
-    fetch_adjoint_next: tuple[str, ...]
-    fetch_adjoint: tuple[str, ...]
-    arrive_adjoint: tuple[str, ...]
-    load_step: tuple[str, ...]
-    start: tuple[str, ...]
     checkpoint: tuple[str, ...]
-    restore: tuple[str, ...]
-    keep: tuple[str, ...]
-    finish: tuple[str, ...]
-    take: tuple[str, ...]
-    give: tuple[str, ...]
+    arrive: tuple[str, ...]
     token: tuple[str, ...]
     store: tuple[str, ...]
-    store_step: tuple[str, ...]
-    update: tuple[str, ...]
     carry: tuple[str, ...]
-    advance_cotangents: tuple[str, ...]
-    start_adjoint: tuple[str, ...]
-    cotangents: tuple[str, ...]
-    adjoint: tuple[str, ...]
-    store_gradients: tuple[str, ...]
-    carry_adjoint: tuple[str, ...]
-    finish_adjoint: tuple[str, ...]
+    finish: tuple[str, ...]
+    step: StepLines
+    adjoint: AdjointLines
     host: TokenHost
 
 
 def token_kernels(form: TokenForm, program: TokenProgram, tiles: RecurrentTiles) -> TokenKernels:
     """The context."""
     k = TokenMemory(form, program)
-    backward, host = TokenAdjoint(k), HostPrinter(k)
-    token = k.printer.lines(program.forward.statements)
-    update = k.printer.lines(program.update.statements)
-    adjoint = k.printer.lines(program.adjoint.statements)
-    carry, store, store_step = k.carry(), k.store(), k.store("here")
-    lines = {
-        "start_adjoint": backward.start_adjoint(),
-        "cotangents": backward.cotangents(),
-        "store_gradients": backward.store_gradients(),
-        "carry_adjoint": backward.carry_adjoint(),
-        "finish_adjoint": backward.finish_adjoint(),
-    }
-    walked = (*k.kept, *k.fetched, *(x for x, _ in backward.fetched))
+    host = HostPrinter(k)
+    token, carry, store = k.printer.lines(program.forward.statements), k.carry(), k.store()
+    step, adjoint = _step_lines(k), _adjoint_lines(k)
+    once = tuple(line for a in k.arguments if not a.per_token for line in k.load(a, False))
     numbers = k.numbers.found
     scalars = [f"s_{a.info.name}" for a in k.arguments if not a.info.axes]
     options = [o.name for o in form.recurrence.options if isinstance(o.default, bool)]
-    params = tuple(line for a in k.arguments if not a.per_token for line in k.load(a, False))
     return TokenKernels(
         functions=functions(k.printer.functions),
         equations=equation_lines(form.recurrence),
@@ -92,35 +96,56 @@ def token_kernels(form: TokenForm, program: TokenProgram, tiles: RecurrentTiles)
         states=host.states(),
         axes=tuple(line for axis in k.axes for line in _axis_lines(axis, axis == form.split)),
         advance=tuple(line for a in k.arguments for line in a.advance(False)),
-        advance_step=tuple(line for a in k.arguments for line in a.advance(True)),
-        once=(*(f"c_{name} = tl.full((), n_{name}, ACC)" for name, _ in numbers), *params),
+        once=(*(f"c_{name} = tl.full((), n_{name}, ACC)" for name, _ in numbers), *once),
+        start=k.start(),
         fetch_next=_fetches(k.fetched, 1),
         fetch=_fetches(k.fetched, 2),
-        arrive=tuple(line for x in k.fetched for line in x.arrive()),
-        fetch_adjoint_next=_fetches(walked, 1),
-        fetch_adjoint=_fetches(walked, 2),
-        arrive_adjoint=(
-            *(line for x in (*k.kept, *k.fetched) for line in x.arrive()),
-            *(line for x, missing in backward.fetched for line in x.arrive(missing)),
-        ),
-        load_step=tuple(line for a in k.arguments if a.per_token for line in k.load(a, True)),
-        start=k.start(),
         checkpoint=k.checkpoint(),
-        restore=k.restore(),
-        keep=k.keep(),
-        finish=k.finish(),
-        take=k.take(),
-        give=k.give(),
+        arrive=_arrivals(k.fetched),
         token=token,
         store=store,
-        store_step=store_step,
-        update=update,
         carry=carry,
-        advance_cotangents=_advance_cotangents(form),
+        finish=k.finish(),
+        step=step,
         adjoint=adjoint,
         host=host.host(tiles),
-        **lines,
     )
+
+
+def _step_lines(k: TokenMemory) -> StepLines:
+    return StepLines(
+        advance=tuple(line for a in k.arguments for line in a.advance(True)),
+        take=k.take(),
+        load=tuple(line for a in k.arguments if a.per_token for line in k.load(a, True)),
+        store=k.store("here"),
+        give=k.give(),
+    )
+
+
+def _adjoint_lines(k: TokenMemory) -> AdjointLines:
+    """What goes into the adjoint of a token, kept states and gradients of outputs, is fetched as the forward's inputs are."""
+    backward = TokenAdjoint(k)
+    walked = (*k.kept, *k.fetched, *(x for x, _ in backward.fetched))
+    return AdjointLines(
+        restore=k.restore(),
+        keep=k.keep(),
+        update=k.printer.lines(k.program.update.statements),
+        advance=_advance_cotangents(k.form),
+        start=backward.start_adjoint(),
+        fetch_next=_fetches(walked, 1),
+        fetch=_fetches(walked, 2),
+        arrive=(*_arrivals((*k.kept, *k.fetched)), *(line for x, missing in backward.fetched for line in x.arrive(missing))),
+        cotangents=backward.cotangents(),
+        token=k.printer.lines(k.program.adjoint.statements),
+        store=backward.store_gradients(),
+        carry=backward.carry_adjoint(),
+        finish=backward.finish_adjoint(),
+    )
+
+
+def _arrivals(fetched: tuple[Fetched, ...]) -> tuple[str, ...]:
+    """What was fetched, as this token's."""
+    return tuple(line for x in fetched for line in x.arrive())
 
 
 def _fetches(fetched: tuple[Fetched, ...], number: int) -> tuple[str, ...]:
