@@ -74,6 +74,7 @@ def build_expressions(form: ProductForm, operands: NamedOperands) -> Expressions
     outputs = tuple((o.name, o.value) for o in form.outputs)
     readout = complete(lower(outputs, (*inputs, *reads.inputs), names, reserved), outputs)
     readout_backward, output_cotangents = differentiate(readout, (*reads.differentiable, *arguments), reserved)
+    received = _parameters(output_cotangents, [name for name, _ in outputs])
     taken = {v.name for _, v in reads.inputs}
     return Expressions(
         operands=(*axis_lines(recurrence, [t for _, t in operands.terms]), *program_lines(printed.statements, always_there(recurrence))),
@@ -88,9 +89,9 @@ def build_expressions(form: ProductForm, operands: NamedOperands) -> Expressions
             *(_columns_apart(reads) if mentioned(readout_backward.statements) & taken else ()),
             *_body(readout_backward, form, outputs),
         ),
-        output_cotangents=_parameters(output_cotangents, [name for name, _ in outputs]),
+        output_cotangents=received,
         readout_gradients=(
-            *(_columns_together(r, readout_backward, form) for r in reads.reads),
+            *(_gradient_of(r, readout_backward, form, received[0]) for r in reads.reads),
             *_results(readout_backward, arguments),
         ),
         rereads=not mentioned(readout_backward.statements).isdisjoint(taken),
@@ -111,15 +112,17 @@ def _columns_apart(reads: ReadSet) -> tuple[str, ...]:
     return (*lines, *((f"{reads.maximum.name} = {reads.maximum.name}.squeeze(-1)",) if reads.maximum else ()))
 
 
-def _columns_together(read: ReadValues, backward: Program, form: ProductForm) -> str:
-    """The gradient of a read, with that of the further columns behind the values; zeros where nothing depends on a part."""
+def _gradient_of(read: ReadValues, backward: Program, form: ProductForm, like: str) -> str:
+    """The gradient of a read, with that of the further columns behind the values; zeros where no gradient goes through a part."""
     (values,), columns = _read_gradients(backward, (read.values,), form), _results(backward, read.columns)
-    if not columns:
-        return values
-    like = next((c for c in columns if c != "None"), f"{values}[..., 0]")
-    first = f"{like}.new_zeros(*{like}.shape, sizes.values)" if values == "None" else values
-    numbers = (f"{f'torch.zeros_like({like})' if c == 'None' else c}.unsqueeze(-1)" for c in columns)
-    return f"torch.cat(({', '.join((first, *numbers))}), -1)"
+    zero = f"{like}.new_zeros(()).expand(*sizes.lead, sizes.heads"
+    parts = [f"{zero}, {_size(read.values, form)})" if values == "None" else values]
+    parts += [f"{zero}).unsqueeze(-1)" if c == "None" else f"{c}.unsqueeze(-1)" for c in columns]
+    return f"torch.cat(({', '.join(parts)}), -1)" if columns else parts[0]
+
+
+def _size(read: Value, form: ProductForm) -> str:
+    return "sizes.values" if read.axis == form.value_axis else "sizes.keys"
 
 
 def _parameters(cotangents: tuple[tuple[str, Value], ...], roles: list[str]) -> tuple[str, ...]:
@@ -148,8 +151,7 @@ def _read_gradients(program: Program, reads: tuple[Value, ...], form: ProductFor
     for text, read in zip(_results(program, reads), reads, strict=True):
         gradient = found.get(read.name)
         whole = not isinstance(gradient, Value) or gradient.name not in repeated
-        size = "sizes.values" if read.axis == form.value_axis else "sizes.keys"
-        texts.append(text if whole else f"{text}.expand(*{text}.shape[:-1], {size})")
+        texts.append(text if whole else f"{text}.expand(*{text}.shape[:-1], {_size(read, form)})")
     return tuple(texts)
 
 
@@ -174,16 +176,16 @@ def always_there(recurrence: Recurrence) -> str:
     return local(min((a for a in recurrence.arguments if a.role == "input"), key=lambda a: bool(a.needed_if)).name)
 
 
-def axis_owner(recurrence: Recurrence, axis: str) -> ArgumentInfo:
-    """The first argument that has this axis, one that is always there before those that an option leaves out."""
-    return min((a for a in recurrence.arguments if axis in a.axes), key=lambda a: bool(a.needed_if))
+def axis_line(recurrence: Recurrence, axis: str) -> str:
+    """`K = k.shape[-1]`, of an argument that is always there if one has the axis, else of the first that is given."""
+    owners = sorted((a for a in recurrence.arguments if axis in a.axes), key=lambda a: bool(a.needed_if))
+    texts = [f"{local(a.name)}.shape[{a.axes.index(axis) - len(a.axes)}]" for a in owners]
+    last = next((i for i, a in enumerate(owners) if not a.needed_if), len(owners) - 1)
+    given = (f"{text} if {local(a.name)} is not None else " for a, text in zip(owners[:last], texts, strict=False))
+    return f"{axis} = {''.join(given)}{texts[last]}"
 
 
 def axis_lines(recurrence: Recurrence, terms: list[Term]) -> tuple[str, ...]:
-    """`K = k.shape[-1]` for every axis size that the terms mention."""
+    """A line for every axis size that the terms mention."""
     axes = dict.fromkeys(x.axis for t in terms for x in walk(t) if isinstance(x, AxisSize))
-    lines = []
-    for axis in axes:
-        owner = axis_owner(recurrence, axis)
-        lines.append(f"{axis} = {local(owner.name)}.shape[{owner.axes.index(axis) - len(owner.axes)}]")
-    return tuple(lines)
+    return tuple(axis_line(recurrence, axis) for axis in axes)

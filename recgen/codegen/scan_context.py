@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass
 
 from recgen.analysis.scan_form import ScanForm
-from recgen.codegen.expressions import RESERVED, local
+from recgen.codegen.expressions import RESERVED, axis_line, local
 from recgen.codegen.scan_phases import phases, renamed
 from recgen.codegen.scan_printer import ScanPrinter, shape_text
 from recgen.codegen.torch_programs import operand_text, operations
@@ -155,10 +155,5 @@ def _turned_states(values: tuple[Value, ...], across: tuple[bool, ...]) -> tuple
 
 
 def _size_lines(form: ScanForm) -> tuple[str, ...]:
-    """The size of every axis, read off an argument that is always there if one has it."""
-    owners = sorted(form.recurrence.arguments, key=lambda a: bool(a.needed_if))
-    lines = []
-    for axis in form.axes:
-        owner = next(a for a in owners if axis in a.axes)
-        lines.append(f"{axis} = {local(owner.name)}.shape[{owner.axes.index(axis) - len(owner.axes)}]")
-    return tuple(lines)
+    """The size of every axis."""
+    return tuple(axis_line(form.recurrence, axis) for axis in form.axes)
