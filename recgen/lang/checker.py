@@ -51,7 +51,9 @@ def check_spec(spec: syntax.Spec, reporter: Reporter) -> Recurrence | None:
         report_unused(written, scope, returned, reporter, unrolled.shown)
     if reporter.failed():
         return None
-    return _recurrence(written, unrolled, scope, terms, returned, defaults, (plan, stabilize))
+    recurrence = _recurrence(written, unrolled, scope, terms, returned, defaults, (plan, stabilize))
+    _report_inputs_that_come_and_go(recurrence, written, reporter)
+    return None if reporter.failed() else recurrence
 
 
 def _terms(scope: Scope, typer: Typer, reporter: Reporter) -> dict[Key, Term]:
@@ -112,6 +114,16 @@ def _report_states(spec: syntax.Spec, scope: Scope, reporter: Reporter) -> None:
             label = Label(reads[0].span, "it is read here") if reads else None
             advice = f"add a line `{state.name}[t] = ... {state.name}[t-1] ...`"
             reporter.report("E402", state.span, secondary=label, help=advice, name=state.name)
+
+
+def _report_inputs_that_come_and_go(recurrence: Recurrence, spec: syntax.Spec, reporter: Reporter) -> None:
+    """One input is there whatever the options are: it tells how many tokens there are."""
+    inputs = [a for a in recurrence.declared if a.role == "input"]
+    if inputs and all(a.needed_if for a in inputs):
+        names = ", ".join(f"`{a.name}`" for a in inputs)
+        reporter.report(
+            "E410", spec.name.span, help="read one of them whatever the options are, or write a spec for each case", names=names
+        )
 
 
 def _report_output_shapes(returned: tuple[str, ...], scope: Scope, terms: dict[Key, Term], reporter: Reporter) -> None:

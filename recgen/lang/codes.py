@@ -96,6 +96,7 @@ CODES: dict[str, Code] = {
     "E406": _error("the recurrence has no state"),
     "E408": _error("`{name}` is too large once its definitions are put in: more than {limit} operations"),
     "E409": _error("the recurrence has no input"),
+    "E410": _error("no input is always there: an option leaves out each of {names}"),
     # Analysis.
     "E501": _error("no chunkwise form: {reason}"),
     "E503": _error("no form at all: {reason}"),
