@@ -16,6 +16,7 @@ from recgen.codegen.chunk_kernel_context import chunk_kernel_context
 from recgen.codegen.chunk_states import states_text
 from recgen.codegen.expressions import Expressions, build_expressions, local
 from recgen.codegen.module_context import build_module_context
+from recgen.codegen.module_docs import docstring
 from recgen.codegen.token_printer import token_text
 from recgen.codegen.torch_programs import HELPERS
 from recgen.codegen.triton_context import triton_context
@@ -93,7 +94,7 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelP
 def rendered(name: str, digest: str, contexts: dict[str, object]) -> GeneratedModule:
     """The module that the templates make of these contexts."""
     text = environment().get_template("module.py.j2").render(contexts)
-    text = _tidy(text if "math." in text else text.replace("import math\n", "", 1))
+    text = _tidy(text if "math." in text else text.replace("\nimport math\n", "\n", 1))
     compile(text, f"{name}.py", "exec")
     manifest = (("spec", name), ("digest", digest), ("language", "1"), ("compiler", COMPILER_REVISION))
     return GeneratedModule(name, text, digest, manifest)
@@ -120,14 +121,14 @@ def fields(record: Expressions) -> dict[str, object]:
 def header(recurrence: Recurrence, digest: str, form: str, tuned: int = 0) -> tuple[str, ...]:
     """What the module says of itself: how it came about, its form in one line, the spec."""
     tiles = f"with {tuned} tuned row{'s' * (tuned != 1)} of tiles" if tuned else ""
-    spec = inspect.cleandoc(recurrence.source.text).rstrip().replace("\\", "\\\\").replace('"""', "'''").split("\n")
+    spec = inspect.cleandoc(recurrence.source.text).rstrip().split("\n")
     return (
         f"Do not edit: change the spec and run `recgen build{' --tiles FILE' if tiles else ''}`.",
         "",
         f"language 1, compiler revision {COMPILER_REVISION}, digest {digest}{', ' if tiles else ''}{tiles}",
         form,
         "",
-        *(f"    {line}".rstrip() for line in spec),
+        *(docstring(f"    {line}".rstrip()) for line in spec),
     )
 
 

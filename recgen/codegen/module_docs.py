@@ -30,6 +30,11 @@ class ModuleDocs:
     step: str
 
 
+def docstring(text: str) -> str:
+    """Text as it is written between the triple quotes of a docstring, on lines of its own: what Python reads there is the text."""
+    return text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"').replace("\r", "\\r")
+
+
 def build_docs(form: Form, tokens: int) -> ModuleDocs:
     """The documentation of a form's functions; `tokens`: of a chunk at most."""
     return ModuleDocs(_sequence_docs(form), _sequence_docs(form, tokens), _step_docs(form))

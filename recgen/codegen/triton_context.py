@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recgen.analysis.normal_form import NormalForm
+from recgen.codegen.module_docs import docstring
 from recgen.codegen.triton_adjoint import Adjoint, AdjointPrinter
 from recgen.codegen.triton_arguments import dtype_source, size_lines, wide_source
 from recgen.codegen.triton_printer import functions
@@ -178,7 +179,7 @@ def equation_lines(recurrence: Recurrence) -> tuple[str, ...]:
     states = [step.span for s in recurrence.states for step in s.steps]
     spans: list[Span | None] = [*states, *(d.span for d in recurrence.definitions if d.name in recurrence.outputs)]
     lines = (source.line(number) for span in spans if span is not None for number in range(span.line, span.end_line + 1))
-    return tuple(dict.fromkeys(line.split("#")[0].strip()[:WIDTH] for line in lines))
+    return tuple(dict.fromkeys(docstring(line.split("#")[0].strip()[:WIDTH]) for line in lines))
 
 
 def host_arguments(recurrence: Recurrence) -> tuple[str, ...]:

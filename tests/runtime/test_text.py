@@ -70,6 +70,48 @@ def test_structure_follows_the_recurrence(path: Path) -> None:
     assert ("def _cumulate(" in text) == form.decays
 
 
+DESCRIPTIONS = {
+    "latex": r"decay \xi and \nabla, \beta, \theta",
+    "unicode": r"\N{foo} \u12 \U \x",
+    "escapes": r"a\nb \' \0 \\ \\\\",
+    "backslash": "ends in \\",
+    "quotes": "' ''' it's",
+    "return": "a\rb",
+    "template": "{{ m.name }} {% raw %} {name} %s",
+    "import": "import math",
+}
+"""What a description may hold: it comes out as it stands."""
+
+BODIES = {
+    "chunk": "S[t] = exp(g) * S[t-1] + k @ v^T",
+    "scan": "plan scan\n    S[t] = exp(g) * S[t-1] + k @ v^T",
+    "recurrent": "plan recurrent\n    S[t] = exp(g) * tanh(S[t-1]) + k @ v^T",
+    "coupled": "state R : [K, V]\n    S[t] = exp(g) * S[t-1] + k @ v^T\n    R[t] = exp(g) * R[t-1] + k @ (v - S[t]^T @ k)^T",
+}
+
+
+def described(lines: tuple[str, ...], body: str) -> str:
+    """A spec with these lines below its name."""
+    text = "\n    ".join(("recurrence described", *lines, "input q : [K]", "input k : [K]", "input v : [V]", "input g : [] log_decay"))
+    read = "(S[t] + R[t])" if "R[t]" in body else "S[t]"
+    return f"language 1\n\n{text}\n    state S : [K, V]\n    {body}\n    o = {read}^T @ q\n"
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+@pytest.mark.parametrize("description", DESCRIPTIONS.values(), ids=DESCRIPTIONS)
+def test_descriptions_come_out_as_they_stand(description: str, body: str) -> None:
+    """In the module's docstring and in those of its public functions; so does a comment, with three double quotes too."""
+    comment = f'# {description} """ and more: """"'
+    tree = ast.parse(compile_text(described((f'"{description}"', '"Another."', comment), body), "described.rec").module.text)
+    doc = ast.get_docstring(tree)
+    assert doc is not None
+    assert f'    "{description}"\n' in doc
+    assert f"    {comment}\n" in doc
+    public = [f for f in tree.body if isinstance(f, ast.FunctionDef) and not f.name.startswith("_")]
+    assert all(f"\n{description}\nAnother.\n" in (ast.get_docstring(f) or "") for f in public)
+    assert {f.name for f in public} >= {"described", "step_described", "naive_recurrent_described"}
+
+
 def test_linear_attention_is_plain() -> None:
     text = code(resource("specs") / "linear_attention.rec")
     for name in ("solve_triangular", "_score", "_gamma", "_cumulate", "exp2"):
