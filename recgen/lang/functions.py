@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import keyword
 
 from recgen.lang.terms import ELEMENTWISE, ROW_FUNCTIONS
@@ -18,6 +19,12 @@ USED_BY_GENERATED = frozenset({
     "single", "sizes", "slots", "states", "tl", "tokens", "torch", "triton", "tuple", "v_first", "work", "zip",
 })  # fmt: skip
 """Names that generated functions use themselves: no argument of theirs can have them."""
+
+IMPORTED_BY_GENERATED = frozenset({
+    "Any", "Callable", "F", "Iterator", "NamedTuple", "ThreadPoolExecutor", "functools", "math", "os", "pairwise", "threading", "tl",
+    "torch", "triton", "wait",
+})  # fmt: skip
+"""Names that generated modules import: a function of one of these names would stand in its place."""
 
 LEADING_AXES = ("B", "T", "H", "HV")
 """Axes that generated functions put before those of the spec: rows, tokens, heads of grouped inputs, value heads."""
@@ -37,6 +44,15 @@ def argument_reason(name: str) -> str | None:
     if name.startswith("_"):
         return "arguments of generated functions begin with a letter"
     return "generated functions use it" if name in USED_BY_GENERATED else None
+
+
+def recurrence_reason(name: str) -> str | None:
+    """Why a recurrence, and with it a function of its module, cannot have a name, beyond what holds for every name; None if it can."""
+    if name.startswith("_"):
+        return "public functions of generated modules begin with a letter"
+    if name in IMPORTED_BY_GENERATED:
+        return "generated modules import it"
+    return "it is a builtin of Python, where generated code runs" if hasattr(builtins, name) else None
 
 
 def reserved_reason(name: str) -> str | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from recgen.lang import syntax
 from recgen.lang.diagnostics import Label, Reporter
-from recgen.lang.functions import LEADING_AXES, argument_reason, reserved_reason
+from recgen.lang.functions import LEADING_AXES, argument_reason, recurrence_reason, reserved_reason
 from recgen.lang.source import Span
 from recgen.lang.terms import SCALAR, Shape
 
@@ -62,7 +62,7 @@ class Scope:
 def collect(spec: syntax.Spec, reporter: Reporter) -> Scope:
     """The scope of a spec; every name is usable even if its declaration is at fault, so that one error does not cause others."""
     scope = Scope()
-    _check_reserved(spec.name, reporter)
+    _check_reserved(spec.name, reporter, recurrence_reason)
     for statement in spec.statements:
         _declare(statement, scope, reporter)
     for statement in spec.statements:
@@ -88,7 +88,7 @@ def _declare(statement: syntax.Statement, scope: Scope, reporter: Reporter) -> N
 
 def _add(scope: Scope, symbol: Symbol, name: syntax.Name, reporter: Reporter) -> bool:
     """Enter a symbol unless its name is taken."""
-    _check_reserved(name, reporter, argument=symbol.role in ("input", "param", "option"))
+    _check_reserved(name, reporter, argument_reason if symbol.role in ("input", "param", "option") else None)
     if symbol.name in scope.symbols:
         first = scope.symbols[symbol.name]
         label = Label(first.span, f"the first one is here, {ROLES[first.role]}")
@@ -98,8 +98,9 @@ def _add(scope: Scope, symbol: Symbol, name: syntax.Name, reporter: Reporter) ->
     return True
 
 
-def _check_reserved(name: syntax.Name, reporter: Reporter, argument: bool = False) -> None:
-    reason = reserved_reason(name.name) or (argument_reason(name.name) if argument else None)
+def _check_reserved(name: syntax.Name, reporter: Reporter, further: Callable[[str], str | None] | None = None) -> None:
+    """Report a name that nothing may have, or that `further` gives a reason against."""
+    reason = reserved_reason(name.name) or (further(name.name) if further is not None else None)
     if reason is not None:
         other = "lam" if name.name == "lambda" else f"{name.name.lstrip('_')}_"
         reporter.report("E203", name.span, help=f"choose another name, such as `{other}`", name=name.name, reason=reason)
