@@ -8,6 +8,7 @@ from recgen.codegen.chunk_states import stacked_states_text
 from recgen.codegen.emit import GeneratedModule, fields, header, helpers_of, listing, rendered, spec_digest
 from recgen.codegen.expressions import build_expressions
 from recgen.codegen.module_context import build_module_context
+from recgen.codegen.own_names import with_emitted_names
 from recgen.codegen.token_module import token_contexts
 from recgen.derive.chunk_ir import ChunkForm
 from recgen.derive.coupled_operands import CoupledOperands
@@ -18,12 +19,14 @@ def emit_coupled(form: CoupledForm, operands: CoupledOperands, chunk: ChunkForm,
     """The module's text; raises an internal error if it does not parse."""
     r = form.recurrence
     digest = spec_digest(r.source.text)
+    head = header(r, digest, f"coupled form: {coupled_form_line(form)}")
+    module = build_module_context(form, head, digest, listing(operands), plan.tokens, kernels=False)
+    form = with_emitted_names(form)
     expressions = build_expressions(form, operands)
     contexts, operations, lines = token_contexts(form.token, plan.recurrent)
     products = any("_product_to_chunks(" in text for text in expressions.operand_results)
-    head = header(r, digest, f"coupled form: {coupled_form_line(form)}")
     contexts |= {
-        "m": build_module_context(form, head, digest, listing(operands), plan.tokens, kernels=False),
+        "m": module,
         "h": helpers_of(operations | expressions.operations, lines, products),
         "plan": plan,
         "c": build_chunk_context(stacked_states_text(form), operands, chunk, expressions.rereads),

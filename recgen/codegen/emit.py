@@ -17,6 +17,7 @@ from recgen.codegen.chunk_states import states_text
 from recgen.codegen.expressions import Expressions, build_expressions, local
 from recgen.codegen.module_context import build_module_context
 from recgen.codegen.module_docs import docstring
+from recgen.codegen.own_names import with_emitted_names
 from recgen.codegen.token_printer import token_text
 from recgen.codegen.torch_programs import HELPERS
 from recgen.codegen.triton_context import triton_context
@@ -69,12 +70,13 @@ def environment() -> Environment:
 
 def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelPlan) -> GeneratedModule:
     """The module's text; raises an internal error if it does not parse."""
+    digest = spec_digest(form.recurrence.source.text, plan.tuned)
+    head = header(form.recurrence, digest, f"normal form: {normal_form_line(form)}", len(plan.tuned))
+    module = build_module_context(form, head, digest, listing(operands), plan.tokens, plan.kernels)
+    form = with_emitted_names(form)
     r = form.recurrence
-    digest = spec_digest(r.source.text, plan.tuned)
     expressions = build_expressions(form, operands)
     context = build_chunk_context(states_text(form, operands), operands, chunk, expressions.rereads)
-    head = header(r, digest, f"normal form: {normal_form_line(form)}", len(plan.tuned))
-    module = build_module_context(form, head, digest, listing(operands), plan.tokens, plan.kernels)
     token = token_text(r, {name: local(name) for name in (*(a.name for a in r.arguments), *(d.name for d in r.definitions))})
     recurrent_kernels = triton_context(form, operands, plan.recurrent)
     helpers = helpers_of(expressions.operations, token.lines, any("_product_to_chunks(" in text for text in expressions.operand_results))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from recgen.analysis.scan_form import ScanForm
 from recgen.analysis.token_form import TokenForm
 from recgen.codegen.emit import GeneratedModule, header, helpers_of, rendered, spec_digest
 from recgen.codegen.expressions import RESERVED, local
 from recgen.codegen.module_context import build_module_context
+from recgen.codegen.own_names import with_emitted_names
 from recgen.codegen.scan_context import build_scan_context
 from recgen.codegen.token_gradient import gradient_text
 from recgen.codegen.token_kernels import token_kernels
@@ -24,8 +27,9 @@ def emit_token(form: TokenForm, plan: TokenPlan, scan: ScanForm | None = None) -
     """The module's text, with the chunk form of `scan` if it is one; raises an internal error if it does not parse."""
     r = form.recurrence
     digest = spec_digest(r.source.text)
-    chunks = build_scan_context(scan) if scan else None
-    contexts, operations, lines = token_contexts(form, plan.recurrent)
+    renamed = with_emitted_names(form)
+    chunks = build_scan_context(replace(scan, token=renamed)) if scan else None
+    contexts, operations, lines = token_contexts(renamed, plan.recurrent)
     states = ", ".join(f"{s.name} [{', '.join(s.axes)}]" for s in form.states)
     contexts |= {
         "m": build_module_context(form, header(r, digest, f"class: {form.kind}, states {states}"), digest, ""),

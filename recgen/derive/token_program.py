@@ -62,7 +62,7 @@ def token_program(form: TokenForm, reserved: frozenset[str]) -> TokenProgram:
     scope = Scope({applied(d.value): d.name for d in recurrence.definitions}, set(reserved))
     arguments = tuple(kind(axes_shape(a.axes), scope.fresh(a.name)) for a in recurrence.arguments)
     before = tuple(kind(axes_shape(s.axes), scope.fresh(f"{s.name}_before")) for s in form.states)
-    after = tuple(scope.fresh(f"{s.name}_after") for s in form.states)
+    after = tuple(_after(s.name, recurrence.outputs, scope) for s in form.states)
     for a, value in zip(recurrence.arguments, arguments, strict=True):
         scope.bind(Argument(a.name, a.role, axes_shape(a.axes)), value)
     for s, value in zip(form.states, before, strict=True):
@@ -78,6 +78,14 @@ def token_program(form: TokenForm, reserved: frozenset[str]) -> TokenProgram:
     update = Program(forward.inputs, needed(forward.statements, wanted), states)
     adjoint, cotangents = differentiate(forward, (*arguments, *before), reserved)
     return TokenProgram(arguments, before, after, forward, update, adjoint, cotangents)
+
+
+def _after(state: str, outputs: tuple[str, ...], scope: Scope) -> str:
+    """The name of a state after the token: results of the forward are known by their names, so that it is no output's."""
+    name = scope.fresh(f"{state}_after")
+    while name in outputs:
+        name = scope.fresh(f"{state}_after")
+    return name
 
 
 class _Lowering:

@@ -1,11 +1,14 @@
-"""Inputs named like what emitted functions call their own things: every form in PyTorch against the loop, or refused by name."""
+"""Inputs and outputs named like what emitted functions call their own things: every form in PyTorch against the loop, or refused."""
 
 from __future__ import annotations
+
+import symtable
 
 import pytest
 
 from recgen.lang import SpecErrors
-from recgen.lang.functions import argument_reason, reserved_reason
+from recgen.lang.functions import USED_BY_GENERATED, argument_reason, reserved_reason
+from recgen.lang.lexer import KEYWORDS
 from recgen.pipeline import compile_text
 from recgen.verify import reproduce
 from recgen.verify.adjoint import check_adjoint
@@ -91,19 +94,40 @@ recurrence names
     input k : [K]
     input v : [V]
     input g : [] log_decay
-    input {name} : [] in(0, 1)
+    input {input} : [] in(0, 1)
     state S : [K, V]
 """
 BODIES = {
-    "chunk": "S[t] = exp(g) * (S[t-1] - {name} * k @ (k^T @ S[t-1])) + {name} * k @ v^T",
-    "scan": "plan scan\n    S[t] = exp(g * {name} * {name}) * S[t-1] + ({name} * k) @ v^T",
-    "recurrent": "plan recurrent\n    S[t] = exp(g) * S[t-1] + tanh({name} * k) @ v^T",
+    "chunk": "S[t] = exp(g) * (S[t-1] - {input} * k @ (k^T @ S[t-1])) + {input} * k @ v^T",
+    "scan": "plan scan\n    S[t] = exp(g * {input} * {input}) * S[t-1] + ({input} * k) @ v^T",
+    "recurrent": "plan recurrent\n    S[t] = exp(g) * S[t-1] + tanh({input} * k) @ v^T",
 }
 
 
-def compiled(name: str, kind: str):
-    text = f"{CONTEXT}    {BODIES[kind]}\n    out = S[t]^T @ q + {{name}} * v\n"
-    return compile_text(text.replace("{name}", name), "names.rec")
+OUTPUTS = [
+    "torch",
+    "tl",
+    "triton",
+    "F",
+    "math",
+    "float",
+    "ValueError",
+    "final",
+    "saved",
+    "final_S",
+    "_B",
+    "_save",
+    "_d_q",
+    "_softplus",
+    "_value_tl",
+    "S_after",
+]
+"""Names of outputs: what launchers and kernels of their own look up, or take, or set."""
+
+
+def compiled(kind: str, name: str = "b", output: str = "out"):
+    text = f"{CONTEXT}    {BODIES[kind]}\n    half = softplus(0.5 * {{input}})\n    {{output}} = S[t]^T @ q + half * v\n"
+    return compile_text(text.replace("{input}", name).replace("{output}", output), "names.rec")
 
 
 @pytest.mark.parametrize("kind", BODIES)
@@ -111,14 +135,44 @@ def compiled(name: str, kind: str):
 def test_every_form(name: str, kind: str) -> None:
     if argument_reason(name) or reserved_reason(name):
         with pytest.raises(SpecErrors, match=name):
-            compiled(name, kind)
+            compiled(kind, name)
         return
-    result = compiled(name, kind)
+    result = compiled(kind, name)
     check_adjoint(result)
+    _check_forms(result, kind)
+
+
+@pytest.mark.parametrize("kind", BODIES)
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_every_form_of_an_output(name: str, kind: str) -> None:
+    """It is known to callers by its place, and by its name in what the functions say they return."""
+    result = compiled(kind, output=name)
+    assert f"\n        {name} [B, T, HV, V]" in result.module.text
+    check_adjoint(result)
+    _check_forms(result, kind)
+
+
+def _check_forms(result, kind: str) -> None:
     for form in ("naive", "chunk 16", "recurrent", "step"):
         if form != "chunk 16" or kind != "recurrent":
             report = reproduce(result, form, "float64", tokens=18, key_heads=2, heads=2)
             assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("kind", BODIES)
+@pytest.mark.parametrize(
+    "name", [n for n in dict.fromkeys((*NAMES, *OUTPUTS, *sorted(USED_BY_GENERATED))) if not reserved_reason(n) and n not in KEYWORDS]
+)
+def test_no_output_stands_in_the_place_of_another_thing(name: str, kind: str) -> None:
+    """No function of a module takes for a variable of its own what every module's functions look up outside of them."""
+    outside = _outside(compiled(kind).module.text)
+    assert _outside(compiled(kind, output=name).module.text) == outside
+
+
+def _outside(text: str) -> set[tuple[str, str]]:
+    """Every function of a module with every name that it looks up outside of it."""
+    functions = symtable.symtable(text, "names.py", "exec").get_children()
+    return {(f.get_name(), s.get_name()) for f in functions for s in f.get_symbols() if s.is_global()}
 
 
 def test_renaming_keeps_names_apart() -> None:
