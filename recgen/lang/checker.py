@@ -45,7 +45,8 @@ def check_spec(spec: syntax.Spec, reporter: Reporter) -> Recurrence | None:
     defaults = options(spec, scope, typer, reporter)
     terms = _terms(scope, typer, reporter)
     _report_output_shapes(returned, scope, terms, reporter)
-    report_not_finite(terms.values(), reporter)
+    numbers = [o.default for o in defaults if not isinstance(o.default, bool)]
+    report_not_finite([*numbers, *terms.values()], reporter)
     if not reporter.failed():
         # Only then: a name that is read where an error is may look unused.
         report_unused(written, scope, returned, reporter, unrolled.shown)
