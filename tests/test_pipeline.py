@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from recgen.pipeline import compile_text
 
 SPEC = """language 1
@@ -36,3 +38,24 @@ def test_a_decay_of_either_sign_is_a_warning() -> None:
 
 def test_a_proved_decay_is_none() -> None:
     assert compile_text(SPEC.format(domain=" decay")).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("domain", "decay"),
+    [
+        (" log_decay", "a^0.5"),
+        (" in(-4, 0)", "a^0.5"),
+        (" in(-1, 1)", "a^0.5"),
+        (" in(-1, 0.5)", "sqrt(a)"),
+        (" in(-1, 0.5)", "exp(log(a))"),
+        (" in(-3, 0.5)", "a^1.5"),
+    ],
+)
+def test_roots_and_logarithms_of_what_may_be_negative_are_a_warning(domain: str, decay: str) -> None:
+    (warning,) = compile_text(SPEC.format(domain=domain).replace("a * S", f"{decay} * S")).warnings
+    assert warning.code == "W502"
+
+
+@pytest.mark.parametrize("decay", ["a^0.5", "sqrt(a)", "exp(log(a))", "a^1.5"])
+def test_roots_and_logarithms_of_a_decay_are_decays(decay: str) -> None:
+    assert compile_text(SPEC.format(domain=" decay").replace("a * S", f"{decay} * S")).warnings == ()

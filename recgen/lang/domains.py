@@ -18,8 +18,8 @@ _SILU_MINIMUM = -0.27846454276107380
 def interval(term: Term, arguments: tuple[ArgumentInfo, ...]) -> Interval:
     """Bounds of every entry of a term, by interval arithmetic.
 
-    States, reads and options (run-time numbers) are unbounded. The bounds are closed and may be infinite; values that are not numbers
-    (the logarithm of a negative one) are left out of account.
+    States, reads and options (run-time numbers) are unbounded. The bounds are closed and may be infinite. What has no real value somewhere
+    (a logarithm, a root or a power of an interval that reaches below its domain) has no bounds at all.
     """
     return _Intervals({a.name: a.interval for a in arguments}).of(term)
 
@@ -138,10 +138,9 @@ def _power(a: Interval, exponent: float) -> Interval:
     if exponent == 0:
         return Interval(1.0, 1.0)
     whole = math.isfinite(exponent) and exponent.is_integer()
-    if not whole or not math.isfinite(exponent):
-        if a.high < 0 or not math.isfinite(exponent):
+    if not whole:
+        if a.low < 0 or not math.isfinite(exponent):
             return Interval(0.0, INFINITY) if a.low >= 0 else EVERYTHING
-        a = Interval(max(0.0, a.low), a.high)
     elif exponent % 2 == 0:
         low = 0.0 if a.low <= 0 <= a.high else min(abs(a.low), abs(a.high))
         a = Interval(low, max(abs(a.low), abs(a.high)))
@@ -163,13 +162,9 @@ def _monotone(function: Callable[[float], float]) -> Callable[[Interval], Interv
     return lambda a: Interval(_safe(function, a.low), _safe(function, a.high))
 
 
-def _clipped(function: Callable[[float], float], minimum: float) -> Callable[[Interval], Interval]:
+def _rising_above(function: Callable[[float], float], minimum: float) -> Callable[[Interval], Interval]:
     """The interval form of a function that never falls and is defined above `minimum`, where it is `function(minimum)` in the limit."""
-
-    def bounds(a: Interval) -> Interval:
-        return EVERYTHING if a.high < minimum else Interval(_safe(function, max(a.low, minimum)), _safe(function, a.high))
-
-    return bounds
+    return lambda a: EVERYTHING if a.low < minimum else Interval(_safe(function, a.low), _safe(function, a.high))
 
 
 def _log(x: float) -> float:
@@ -201,9 +196,7 @@ def _silu(a: Interval) -> Interval:
 
 
 def _rsqrt(a: Interval) -> Interval:
-    if a.high < 0:
-        return EVERYTHING
-    return _power(Interval(max(0.0, a.low), a.high), -0.5)
+    return _power(a, -0.5)
 
 
 def _abs(a: Interval) -> Interval:
@@ -239,10 +232,10 @@ _UNARY: dict[str, Callable[[Interval], Interval]] = {
     "neg": lambda a: Interval(-a.high, -a.low),
     "transpose": lambda a: a,
     "exp": _monotone(math.exp),
-    "log": _clipped(_log, 0.0),
-    "log1p": _clipped(_log1p, -1.0),
+    "log": _rising_above(_log, 0.0),
+    "log1p": _rising_above(_log1p, -1.0),
     "expm1": _monotone(math.expm1),
-    "sqrt": _clipped(math.sqrt, 0.0),
+    "sqrt": _rising_above(math.sqrt, 0.0),
     "rsqrt": _rsqrt,
     "sigmoid": _monotone(_sigmoid),
     "logsigmoid": _monotone(lambda x: -_softplus(-x)),
