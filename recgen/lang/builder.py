@@ -35,10 +35,12 @@ def name_of(token: Token) -> Name:
 
 
 def number_of(token: Token, reporter: Reporter) -> float:
-    """The value of a number; `inf` is one, what only overflows to it is not."""
+    """The value of a number; `inf` and 0 are numbers, what only overflows or underflows to them is not."""
     value = float(token)
     if math.isinf(value) and token != "inf":
-        raise reporter.abandon("E006", span_of(token), help="write `inf` for infinity")
+        raise reporter.abandon("E006", span_of(token), help="write `inf` for infinity", size="large")
+    if value == 0.0 and set(token.lower().partition("e")[0]) - set("0."):
+        raise reporter.abandon("E006", span_of(token), help="write `0`, which is what it would be rounded to", size="small")
     return value
 
 

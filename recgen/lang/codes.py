@@ -24,7 +24,7 @@ CODES: dict[str, Code] = {
     "E003": _error("unexpected character {character}"),
     "E004": _error("this text is never closed"),
     "E005": _error("nested too deeply: more than {limit} levels"),
-    "E006": _error("the number is too large"),
+    "E006": _error("the number is too {size}"),
     "E007": _error("`{found}` is not part of the language"),
     "E008": _error("`{bracket}` is never closed"),
     "E009": _error("`{bracket}` has no matching `{other}`"),
@@ -75,6 +75,7 @@ CODES: dict[str, Code] = {
     "E229": _error("`{name}` is not known when the spec is compiled"),
     "E230": _error("every input is `grouped`: none has the value heads"),
     "E231": _error("`{text}` is not a finite number: {reason}"),
+    "E232": _error("the name of a recurrence has at most {limit} characters, not {count}"),
     # Shapes.
     "E301": _error("shapes do not match: {left} {op} {right}"),
     "E302": _error("a column and a row do not go together elementwise: {left} {op} {right}"),

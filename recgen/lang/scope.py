@@ -16,6 +16,8 @@ ROLES = {
     "axis": "an axis",
 }  # fmt: skip
 """Role -> the same with its article, for messages."""
+LONGEST_NAME = 100
+"""Characters of a recurrence's name. File systems take 255 of a file's, which has a prefix and a digest besides."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ def collect(spec: syntax.Spec, reporter: Reporter) -> Scope:
     """The scope of a spec; every name is usable even if its declaration is at fault, so that one error does not cause others."""
     scope = Scope()
     _check_reserved(spec.name, reporter, recurrence_reason)
+    _check_length(spec.name, reporter)
     for statement in spec.statements:
         _declare(statement, scope, reporter)
     for statement in spec.statements:
@@ -104,6 +107,12 @@ def _check_reserved(name: syntax.Name, reporter: Reporter, further: Callable[[st
     if reason is not None:
         other = "lam" if name.name == "lambda" else f"{name.name.lstrip('_')}_"
         reporter.report("E203", name.span, help=f"choose another name, such as `{other}`", name=name.name, reason=reason)
+
+
+def _check_length(name: syntax.Name, reporter: Reporter) -> None:
+    """A recurrence's name is part of the names of files."""
+    if len(name.name) > LONGEST_NAME:
+        reporter.report("E232", name.span, help="files carry it in their names", limit=LONGEST_NAME, count=len(name.name))
 
 
 def _axes(statement: syntax.ArgumentDecl | syntax.StateDecl, scope: Scope, reporter: Reporter) -> None:
