@@ -158,9 +158,19 @@ def _refuse(recurrence: Recurrence, reasons: tuple[Reason, ...], refusal: Refusa
     single = len(recurrence.states) == 1 and len(recurrence.states[0].axes) == 2
     matrix = recurrence.stabilize or single or is_system(recurrence)
     reason = reasons[0] if reasons and matrix and recurrence.plan != "scan" else Reason(refusal.reason, refusal.span)
-    advice = None if recurrence.stabilize else TOKEN_BY_TOKEN
-    reporter.report("E501", reason.span or recurrence.states[0].span, help=advice, reason=reason.text)
+    wanted = "scan" if recurrence.plan == "scan" else "chunkwise form"
+    advice = TOKEN_BY_TOKEN if _has_token_form(recurrence) else None
+    reporter.report("E501", reason.span or recurrence.states[0].span, help=advice, form=wanted, reason=reason.text)
     raise SpecErrors(reporter.sorted()) from refusal
+
+
+def _has_token_form(recurrence: Recurrence) -> bool:
+    """Whether `plan recurrent` compiles it."""
+    try:
+        token_form(recurrence, ())
+    except Refusal:
+        return False
+    return True
 
 
 def _warn_of_decay(decay: Term | None, state: StateInfo, what: str, reporter: Reporter) -> None:

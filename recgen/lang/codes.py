@@ -99,7 +99,7 @@ CODES: dict[str, Code] = {
     "E409": _error("the recurrence has no input"),
     "E410": _error("no input is always there: an option leaves out each of {names}"),
     # Analysis.
-    "E501": _error("no chunkwise form: {reason}"),
+    "E501": _error("no {form}: {reason}"),
     "E503": _error("no form at all: {reason}"),
     # Warnings.
     "W502": Code("warning", "the decay cannot be proved to lie in [0, 1]: {found}"),

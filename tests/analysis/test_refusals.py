@@ -155,3 +155,14 @@ def test_a_refusal_points_at_the_term():
         "                            ^^^^^^^^^^^^^^^^^^",
         "help: `plan recurrent` compiles it to step and recurrent forms with gradients, which take one token after another",
     ]
+
+
+def test_no_other_plan_is_advised_where_it_compiles_nothing_either() -> None:
+    lines = ("input q : [K]", "state S : [K, V]", "S[t] = S[t-1]", "o = S[t]^T @ q")
+    text = "language 1\nrecurrence r\n" + "".join(f"    {line}\n" for line in lines)
+    with pytest.raises(SpecErrors) as found:
+        compile_text(text)
+    (error,) = found.value.diagnostics
+    assert (error.code, error.help) == ("E501", None)
+    with pytest.raises(SpecErrors, match="E503"):
+        compile_text(text + "    plan recurrent\n")

@@ -121,7 +121,7 @@ def test_plan_scan_is_refused_with_the_term() -> None:
         compile_text(text_of("S[t] = S[t-1] + (x - S[t-1] @ b) @ b^T", "y = S[t] @ c", "plan scan"))
     (error,) = found.value.diagnostics
     assert error.code == "E501"
-    assert error.message == f"no chunkwise form: {MEET}"
+    assert error.message == f"no scan: {MEET}"
     assert (error.span.column, error.span.end_column) == (26, 36)
 
 

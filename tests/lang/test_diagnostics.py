@@ -95,7 +95,7 @@ def test_internal_error_takes_the_blame(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_refusal_of_a_later_stage() -> None:
     reporter = Reporter(source("o = 1"))
-    reporter.report("E501", Span(4, 5, 4, 6), reason="the state is squared")
+    reporter.report("E501", Span(4, 5, 4, 6), form="chunkwise form", reason="the state is squared")
     (found,) = reporter.sorted()
     assert found.render() == "spec.rec:4:5: error[E501]: no chunkwise form: the state is squared\n        o = 1\n        ^"
 
