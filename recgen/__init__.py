@@ -51,7 +51,7 @@ def load(spec: str | PathLike[str]) -> ModuleType:
     Raises:
         recgen.lang.SpecErrors: when the spec is wrong.
         OSError: when the file cannot be read.
-        recgen.cache.CacheError: when the cached file has been edited or damaged.
+        recgen.cache.CacheError: when the cached file has been edited or damaged, or the cache's folder cannot be written.
     """
     from recgen import cache
 

@@ -28,7 +28,7 @@ _IMPORTING = threading.RLock()
 
 
 class CacheError(Exception):
-    """A cached module cannot be trusted; the message says what to do."""
+    """A cached module cannot be trusted, or the cache cannot be written; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +59,25 @@ def load(name: str, text: str) -> ModuleType:
         text: the module's source.
 
     Raises:
-        CacheError: when the cached file has been edited or damaged.
+        CacheError: when the cached file has been edited or damaged, or the folder cannot be read and written.
     """
     digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
     path = directory() / f"{name}_{digest}.py"
-    if not path.exists():
-        write_text(path, text)
-    elif not holds(path, text):
+    if not _kept(path, text):
         raise CacheError(f"{path} is not what was written there; remove it, or run `recgen cache clear`, and load again")
     return _import(f"recgen_cache_{name}_{digest}", path)
+
+
+def _kept(path: Path, text: str) -> bool:
+    """Whether the file holds the text, which is written if there is no file."""
+    try:
+        if path.exists():
+            return holds(path, text)
+        write_text(path, text)
+    except OSError as problem:
+        reason, advice = problem.strerror or problem, f"set {ENVIRONMENT_VARIABLE} to a folder that can be written"
+        raise CacheError(f"the cache folder {path.parent} cannot be used: {reason}; {advice}") from problem
+    return True
 
 
 def entries() -> tuple[Entry, ...]:

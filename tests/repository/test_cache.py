@@ -56,6 +56,16 @@ def test_edited_file_is_refused(folder):
         cache.load("twice", TEXT)
 
 
+def test_a_folder_that_cannot_be_written_is_named_with_its_variable(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    chosen = tmp_path / "file" / "cache"
+    monkeypatch.setenv(cache.ENVIRONMENT_VARIABLE, str(chosen))
+    with pytest.raises(cache.CacheError) as raised:
+        cache.load("twice", TEXT)
+    told = f"the cache folder {chosen} cannot be used: Not a directory; set RECGEN_CACHE_DIR to a folder that can be written"
+    assert str(raised.value) == told
+
+
 def test_failing_module_is_not_left_behind():
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
