@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import click
 
+from recgen.cache import CacheError
+
 INTERNAL_FAILURE: Final = 70
 """Exit status of a fault in recgen (EX_SOFTWARE of sysexits.h)."""
 
@@ -37,6 +39,8 @@ class ReportingGroup(click.Group):
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
+        except CacheError as error:
+            raise Misuse(str(error)) from error
         except Exception as error:
             if ctx.params.get("debug"):
                 raise

@@ -7,6 +7,8 @@ from types import ModuleType
 
 import pytest
 
+from recgen.cache import CacheError
+
 pytestmark = pytest.mark.usefixtures("toy_compiler")
 
 
@@ -104,3 +106,13 @@ def test_verify_without_the_device_is_misuse(recgen, folder, verified, monkeypat
     result = recgen("verify", "a.rec", "--device", "cuda")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "torch sees no GPU" in result.stderr
+
+
+def test_a_cache_that_cannot_be_written_is_misuse(recgen, folder, monkeypatch):
+    def verify(compiled, device, progress):
+        raise CacheError("the cache folder cannot be used")
+
+    stand_in(monkeypatch, "verify", verify)
+    (folder / "good.rec").write_text("good")
+    result = recgen("verify", "good.rec")
+    assert (result.exit_code, result.stderr) == (2, "Error: the cache folder cannot be used\n")
