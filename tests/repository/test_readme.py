@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from recgen.lang import Source, format_spec
+
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 
 
@@ -21,6 +23,11 @@ def test_the_example_runs(tmp_path, monkeypatch):
     exec(compile(block("python"), "README.md", "exec"), names)
     assert tuple(names["o"].shape) == (2, 512, 4, 64)
     assert tuple(names["state"].shape) == (2, 4, 64, 64)
+
+
+def test_the_example_is_in_canonical_form():
+    text = block("text")
+    assert format_spec(Source("README.md", text)) == text
 
 
 def test_every_command_is_listed():
