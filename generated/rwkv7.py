@@ -872,6 +872,9 @@ def _naive(
         empty = [x[rows, :0].to(dtype) for x in _empty_outputs(arguments, sizes)]
         outputs.append([torch.stack(x, 1) for x in zip(*tokens, strict=True)] if tokens else empty)
         finals.append([_after(info, x) for info, x in zip(_STATES, states, strict=True)])
+    if not outputs:  # no sequences, and no tokens
+        states = [_before(info, x, slice(0), sizes, arguments, dtype)[:0] for info, x in zip(_STATES, initial, strict=True)]
+        return (*_empty_outputs(arguments, sizes), *(_after(info, x) for info, x in zip(_STATES, states, strict=True)))
     joined = [torch.cat(x, 1) for x in zip(*outputs, strict=True)]
     typed = [x.to(y.dtype) for x, y in zip(joined, _empty_outputs(arguments, sizes), strict=True)]
     return (*typed, *(torch.cat(x) for x in zip(*finals, strict=True)))
@@ -3140,13 +3143,17 @@ def _describe(x: object) -> str:
     """What came, for a message."""
     if isinstance(x, torch.Tensor):
         return f"a {str(x.dtype).removeprefix('torch.')} tensor of shape {tuple(x.shape)} on {x.device}"
-    return f"{x!r} ({type(x).__name__})"
+    if x is None or isinstance(x, bool | int | float | complex | str):
+        return f"{x!r} ({type(x).__name__})"
+    return f"of type {type(x).__name__}" + (f" of length {len(x)}" if isinstance(x, tuple | list | dict) else "")
 
 
 def _check_tensor(name: str, x: object, layout: str, dims: int, device: torch.device | None) -> torch.Tensor:
     """A floating tensor of the right rank on the right device."""
     if not isinstance(x, torch.Tensor):
         raise TypeError(f"rwkv7: argument `{name}` should be a tensor {layout}, but is {_describe(x)}")
+    if x.layout is not torch.strided:
+        raise _fail(name, "a dense tensor", f"of the layout {x.layout}")
     if x.dim() != dims:
         raise _fail(name, f"of layout {layout}", _describe(x))
     if x.dtype not in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
@@ -3187,7 +3194,10 @@ def _check_arguments(arguments: tuple[Any, ...], flags: dict[str, bool], lead: t
     heads, voter = sizes["HV"] if "HV" in sizes else sizes["H"]
     key_heads = sizes.setdefault("H", (heads, voter))[0]
     sizes.setdefault("HV", (heads, voter))
-    if key_heads == 0 or heads % key_heads:
+    for owner, count in ((sizes["H"][1], key_heads), (voter, heads)):
+        if count == 0:
+            raise _fail(owner, "of at least one head", "of 0 heads")
+    if heads % key_heads:
         raise _fail(voter, f"of a number of heads that is a multiple of the {key_heads} of `{sizes['H'][1]}`", f"of {heads} heads")
     return sizes
 
@@ -3239,7 +3249,9 @@ def _check_packing(cu_seqlens: object, batch: int, device: torch.device) -> None
     """The type and layout of the boundaries; their values are checked where they are read."""
     if not isinstance(cu_seqlens, torch.Tensor) or cu_seqlens.dtype not in (torch.int32, torch.int64) or cu_seqlens.dim() != 1:
         raise _fail("cu_seqlens", "an int32 or int64 tensor [N + 1] of boundaries", _describe(cu_seqlens))
-    if cu_seqlens.shape[0] < 1 or cu_seqlens.device != device:
+    if cu_seqlens.shape[0] < 1:
+        raise _fail("cu_seqlens", "a tensor [N + 1] of at least one boundary, the 0 that the tokens start at", _describe(cu_seqlens))
+    if cu_seqlens.device != device:
         raise _fail("cu_seqlens", f"a tensor [N + 1] on {device}", _describe(cu_seqlens))
     if batch != 1:
         raise _fail("cu_seqlens", "left out unless the batch is 1 (sequences are packed into one row)", f"given with a batch of {batch}")
@@ -3291,10 +3303,20 @@ def _numbers(numbers: tuple[Any, ...], sizes: dict[str, tuple[int, str]]) -> tup
     """Numeric options with their defaults filled in."""
     found = []
     for name, number, default in zip(_NUMBERS, numbers, _DEFAULTS, strict=True):
-        value = default(sizes) if number is None else number
+        value = _default(name, default, sizes) if number is None else number
         _check_number(name, value)
         found.append(float(value))
     return tuple(found)
+
+
+def _default(name: str, default: Any, sizes: dict[str, tuple[int, str]]) -> Any:
+    """A numeric option's default for these sizes."""
+    try:
+        return default(sizes)
+    except (ArithmeticError, ValueError) as problem:
+        known = ", ".join(f"{axis} = {size}" for axis, (size, _) in sizes.items() if axis not in ("B", "T"))
+        advice = "should be given, but is left to its default, which has no value with"
+        raise ValueError(f"rwkv7: option `{name}` {advice} {known}") from problem
 
 
 _DEFAULTS: tuple[Any, ...] = (
