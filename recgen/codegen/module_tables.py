@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 from recgen.codegen.declared_form import Form, always_there, flags_of, micro_sizes, numbers_of, output_axes, states_of
 from recgen.codegen.token_printer import TokenPrinter
-from recgen.lang.recurrence import ArgumentInfo, OptionInfo
-from recgen.lang.terms import AxisSize, walk
+from recgen.lang.recurrence import ArgumentInfo, OptionInfo, Recurrence
+from recgen.lang.terms import Apply, Argument, AxisSize, Eye, OptionValue, State, Term, walk
+
+_DIVIDING = {"div": 1, "pow": 0, "rsqrt": 0}
+"""Operations that have no value for some numbers -> which operand decides."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class ModuleTables:
     number_names: str
     flag_names: str
     number_defaults: tuple[str, ...]
+    divisors: str
 
 
 def build_tables(form: Form) -> ModuleTables:
@@ -62,6 +66,7 @@ def build_tables(form: Form) -> ModuleTables:
         number_names=_quoted(tuple(o.name for o in numbers_of(r))),
         flag_names=_quoted(tuple(o.name for o in flags_of(r))),
         number_defaults=tuple(_default(o) for o in numbers_of(r)),
+        divisors=" or ".join(f"`{name}`" for name in _divisors(r)),
     )
 
 
@@ -84,6 +89,24 @@ def _output_like(form: Form) -> tuple[int, ...]:
     """For every output, the argument whose dtype it takes: the first input with its axis, of those that are always there."""
     inputs = [(i, form.recurrence.arguments[i]) for i in always_there(form.recurrence.arguments)]
     return tuple(next((i for i, a in inputs if axes and axes[0] in a.axes), inputs[0][0]) for axes in output_axes(form))
+
+
+def _divisors(r: Recurrence) -> tuple[str, ...]:
+    """The options that alone or among numbers something is divided by, or that are raised to a power."""
+    terms = (*(d.value for d in r.definitions), *(step for s in r.states for step in s.steps))
+    found = dict.fromkeys(
+        x.name
+        for term in terms
+        for node in walk(term)
+        if isinstance(node, Apply) and node.op in _DIVIDING and _is_number(node.args[_DIVIDING[node.op]])
+        for x in walk(node.args[_DIVIDING[node.op]])
+        if isinstance(x, OptionValue)
+    )
+    return tuple(o.name for o in numbers_of(r) if o.name in found)
+
+
+def _is_number(term: Term) -> bool:
+    return not any(isinstance(x, Argument | State | Eye) for x in walk(term))
 
 
 def _default(option: OptionInfo) -> str:

@@ -1,4 +1,4 @@
-"""Calls at the edge of what there is: no heads, no sequences, no keys, tensors of another kind."""
+"""Calls at the edge of what there is: no heads, no sequences, no keys, options that numbers are divided by, tensors of another kind."""
 
 from __future__ import annotations
 
@@ -53,6 +53,17 @@ def test_a_default_without_a_value_names_the_sizes(module: ModuleType, form: str
     told = "option `scale` should be given, but is left to its default, which has no value with H = 2, K = 0, HV = 2, V = 5"
     with pytest.raises(ValueError, match=f"^edges: {told}$"):
         function(**drawn(keys=0))
+
+
+@EVERY_FORM
+def test_an_option_of_0_that_numbers_are_divided_by(module: ModuleType, form: str) -> None:
+    """The loop divides tensors, as torch does; where the number is divided first, the error names the option."""
+    function = getattr(module, f"{form}edges")
+    if form == "naive_recurrent_":
+        assert not function(**drawn(), z=0.0)[0].isfinite().any()
+        return
+    with pytest.raises(ValueError, match=r"^edges: option `z` should be such that numbers have quotients and powers, but is not"):
+        function(**drawn(), z=0.0)
 
 
 @EVERY_FORM
