@@ -14,18 +14,24 @@ INFINITE = "one of its parts is infinite"
 ZERO = "it divides by 0"
 LARGE = "its value is too large"
 UNREAL = "it has no real value"
+WIDE = "one of its parts is more than float32 holds"
+FLOAT32_MAX = 3.4028234663852886e38
 
 _HELP = {
     INFINITE: "write the limit itself; `inf` stands in `min`, `max`, `where`, options and domains",
     ZERO: "divide by what is not 0 whatever the inputs",
-    LARGE: "numbers are at most about 1e308, and 1e38 where inputs are not float64",
+    LARGE: "numbers are at most about 1e308, and 3e38 beside inputs and states",
     UNREAL: "check the sign of what is inside",
+    WIDE: "numbers are at most about 3e38 beside inputs and states, which are computed in float32 unless inputs are float64",
 }
 _ARITHMETIC = ("add", "sub", "mul", "div", "pow")
 
 
 def report_not_finite(terms: Iterable[Term], reporter: Reporter) -> None:
-    """Reports arithmetic on numbers alone that gives none, divisions by the number 0, and arithmetic on infinity; each place once."""
+    """Reports arithmetic on numbers alone that gives none, divisions by the number 0, and arithmetic on numbers that float32 cannot hold.
+
+    Each place is reported once. Infinity is no number that is held.
+    """
     check = _Check(reporter)
     for term in terms:
         check.value(term)
@@ -65,7 +71,10 @@ def _reason(op: str, values: list[float | None]) -> str:
     """What an operation does with a number that no other operand makes up for."""
     if op in _ARITHMETIC and any(v is not None and math.isinf(v) for v in values):
         return INFINITE
-    return ZERO if op == "div" and values[1] == 0.0 else ""
+    if op == "div" and values[1] == 0.0:
+        return ZERO
+    beside = op in _ARITHMETIC and None in values
+    return WIDE if beside and any(v is not None and abs(v) > FLOAT32_MAX for v in values) else ""
 
 
 def _computed(op: str, values: list[float]) -> tuple[float | None, str]:
