@@ -39,11 +39,13 @@ class ScanPrinter:
         self.room: dict[str, int] = {}
         self.free: dict[str, list[int]] = {}
         self.ahead: dict[str, str] = {}
+        self.nothing: set[str] = set()
 
     def lines(self, statements: tuple[Statement, ...], kept: frozenset[str]) -> tuple[str, ...]:
         """One line or more for every statement; the values that are `kept` are read after them."""
         self.last = _ends(statements, kept)
         self.ahead = self._writes_ahead(statements)
+        self.nothing = _nothing(statements)
         found: list[str] = []
         for i, s in enumerate(statements):
             if isinstance(s, Assign):
@@ -86,7 +88,7 @@ class ScanPrinter:
     def _place(self, s: Assign) -> str:
         """Where a value has to stand in the end, if it can be made there at once."""
         name = s.target.name
-        if not _whole(s):
+        if not _whole(s) or name in self.nothing:
             return ""
         return f"{self.ahead[name]}[1:]" if name in self.ahead else f"{self.collected[name]}[at]" if name in self.collected else ""
 
@@ -126,7 +128,8 @@ class ScanPrinter:
 
     def _in_room(self, s: Assign, names: list[str]) -> str:
         """The operation into a room; "" where that is not possible or does not pay."""
-        return _CALLS[s.op].format(*names, room=self._new_room(s.target)) if s.op in _CALLS and _whole(s) else ""
+        fits = s.op in _CALLS and _whole(s) and s.target.name not in self.nothing
+        return _CALLS[s.op].format(*names, room=self._new_room(s.target)) if fits else ""
 
     def _new_room(self, target: Value) -> str:
         free = self.free.setdefault(target.axis, [])
@@ -140,6 +143,18 @@ class ScanPrinter:
                 room = self.room.pop(operand.name)
                 if s.op not in _ALIASES:
                     self.free.setdefault(operand.axis, []).append(room)
+
+
+def _nothing(statements: tuple[Statement, ...]) -> set[str]:
+    """Gradients that are a plain 0, without a room, where an option leaves an argument out: those made as zeros, and their sums."""
+    found: set[str] = set()
+    for s in statements:
+        if isinstance(s, Branch):
+            inside = _nothing((*s.then, *s.otherwise))
+            found |= {t.name for t in s.targets if t.name in inside}
+        elif s.op == "zeros" or (s.op == "add" and all(isinstance(a, Value) and a.name in found for a in s.args)):
+            found.add(s.target.name)
+    return found
 
 
 def _ends(statements: tuple[Statement, ...], kept: frozenset[str]) -> dict[str, int]:

@@ -68,6 +68,7 @@ def collect(spec: syntax.Spec, reporter: Reporter) -> Scope:
     _check_length(spec.name, reporter)
     for statement in spec.statements:
         _declare(statement, scope, reporter)
+    _check_states_names(scope, reporter)
     for statement in spec.statements:
         if isinstance(statement, syntax.ArgumentDecl | syntax.StateDecl):
             _axes(statement, scope, reporter)
@@ -107,6 +108,16 @@ def _check_reserved(name: syntax.Name, reporter: Reporter, further: Callable[[st
     if reason is not None:
         other = "lam" if name.name == "lambda" else f"{name.name.lstrip('_')}_"
         reporter.report("E203", name.span, help=f"choose another name, such as `{other}`", name=name.name, reason=reason)
+
+
+def _check_states_names(scope: Scope, reporter: Reporter) -> None:
+    """No argument is called what generated functions call a state before the first token or after the last."""
+    for state in scope.named("state"):
+        for name in (f"initial_{state.name}", f"final_{state.name}"):
+            taken = scope.symbols.get(name)
+            if taken is not None and taken.role in ("input", "param", "option"):
+                reason = f"generated functions use it for the state `{state.name}`"
+                reporter.report("E203", taken.span, help=f"choose another name, such as `{name}_`", name=name, reason=reason)
 
 
 def _check_length(name: syntax.Name, reporter: Reporter) -> None:

@@ -39,12 +39,31 @@ recurrence either
     S[t] = exp(g) * S[t-1] + (k if on else a) @ (v if on else u)^T
     o    = S[t]^T @ (k if on else a)
 """
+ABSENT = """language 1
+recurrence absent
+    input k : [K]
+    input v : [V]
+    input a : [K]
+    input u : [V]
+    input w : [K]
+    option on = false
+    state S : [K, V]
+    S[t] = sigmoid(k @ v^T if on else a @ u^T) * S[t-1] + 1
+    o    = S[t] @ (v if on else u) + w
+"""
 
 
 @pytest.mark.parametrize("form", ["chunk 16", "recurrent", "step"])
 @pytest.mark.parametrize("text", STOPPED.values(), ids=STOPPED)
 def test_no_gradient_goes_through_a_read(text: str, form: str) -> None:
     report = reproduce(compile_text(text), form, "float64", tokens=20)
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("on", [False, True])
+def test_a_scan_sums_no_gradients_of_what_is_left_out_in_its_memory(on: bool) -> None:
+    """torch warns of memory that is of another shape than its result."""
+    report = reproduce(compile_text(ABSENT), "chunk 16", "float64", tokens=20, flags=(("on", on),))
     assert report.ok, str(report)
 
 
