@@ -917,8 +917,8 @@ def _triton_recurrent_forward(
     """The outputs, the final states, and the states before every 64th token where `_save`."""
     _B, _T = q.shape[:2]
     _H, _HV = q.shape[2], v.shape[2]
-    _size_K = q.shape[3]
-    _size_V = v.shape[3]
+    _size_K = q.shape[-1]
+    _size_V = v.shape[-1]
     _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
     _wide = torch.float64 if q.dtype == torch.float64 else torch.float32
     _BK, _BV, _NV, _warps, _stages = _triton_tiles(_size_K, _size_V, 1024, whole=False)
@@ -1089,8 +1089,8 @@ def _triton_step(
     """The outputs of one token; every state [slots, HV, ..] is updated in place."""
     _B = q.shape[0]
     _H, _HV = q.shape[1], v.shape[1]
-    _size_K = q.shape[2]
-    _size_V = v.shape[2]
+    _size_K = q.shape[-1]
+    _size_V = v.shape[-1]
     _wide = torch.float64 if q.dtype == torch.float64 else torch.float32
     _BK, _BV, _NV, _warps, _stages = _triton_tiles(_size_K, _size_V, 4096, whole=False)
     o = torch.empty((_B, _HV, _size_V), dtype=v.dtype, device=q.device)
@@ -1343,8 +1343,8 @@ def _triton_recurrent_backward(
     """The gradient of every argument, then of the initial states; None for what is None."""
     _B, _T = q.shape[:2]
     _H, _HV = q.shape[2], v.shape[2]
-    _size_K = q.shape[3]
-    _size_V = v.shape[3]
+    _size_K = q.shape[-1]
+    _size_V = v.shape[-1]
     _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
     _wide = torch.float64 if q.dtype == torch.float64 else torch.float32
     _BK, _BV, _NV, _warps, _stages = _triton_tiles(_size_K, _size_V, 2048, whole=False)

@@ -1517,8 +1517,8 @@ def _triton_recurrent_forward(
     """The outputs, the final states, and the states before every 64th token where `_save`."""
     _B, _T = u.shape[:2]
     _H, _HV = B.shape[2], u.shape[2]
-    _size_P = u.shape[3]
-    _size_N = A.shape[2]
+    _size_P = u.shape[-1]
+    _size_N = A.shape[-1]
     _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
     _wide = torch.float64 if u.dtype == torch.float64 else torch.float32
     _block_P, _block_N, _NV, _warps = _triton_blocks(_size_P, _size_N, 512)
@@ -1736,8 +1736,8 @@ def _triton_step(
     """The outputs of one token; the states [slots, HV, *axes] are updated in place."""
     _B = u.shape[0]
     _H, _HV = B.shape[1], u.shape[1]
-    _size_P = u.shape[2]
-    _size_N = A.shape[2]
+    _size_P = u.shape[-1]
+    _size_N = A.shape[-1]
     _wide = torch.float64 if u.dtype == torch.float64 else torch.float32
     _block_P, _block_N, _NV, _warps = _triton_blocks(_size_P, _size_N, 4096)
     out = torch.empty((_B, _HV, _size_P), dtype=u.dtype, device=u.device)
@@ -2276,8 +2276,8 @@ def _triton_recurrent_backward(
     """The gradient of every argument, then of the initial states; None for what is None."""
     _B, _T = u.shape[:2]
     _H, _HV = B.shape[2], u.shape[2]
-    _size_P = u.shape[3]
-    _size_N = A.shape[2]
+    _size_P = u.shape[-1]
+    _size_N = A.shape[-1]
     _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
     _wide = torch.float64 if u.dtype == torch.float64 else torch.float32
     _block_P, _block_N, _NV, _warps = _triton_blocks(_size_P, _size_N, 512)

@@ -1069,8 +1069,8 @@ def _triton_recurrent_forward(
     """The outputs, the final state, and the state before every 64th token where `_save`."""
     _B, _T = x.shape[:2]
     _H, _HV = B.shape[2], x.shape[2]
-    _size_P = x.shape[3]
-    _size_N = B.shape[3]
+    _size_P = x.shape[-1]
+    _size_N = B.shape[-1]
     _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
     _wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     _BK, _BV, _NV, _warps, _stages = _triton_tiles(_size_N, _size_P, 1024, whole=False)
@@ -1223,8 +1223,8 @@ def _triton_step(
     """The outputs of one token; every state [slots, HV, ..] is updated in place."""
     _B = x.shape[0]
     _H, _HV = B.shape[1], x.shape[1]
-    _size_P = x.shape[2]
-    _size_N = B.shape[2]
+    _size_P = x.shape[-1]
+    _size_N = B.shape[-1]
     _wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     _BK, _BV, _NV, _warps, _stages = _triton_tiles(_size_N, _size_P, 4096, whole=False)
     y = torch.empty((_B, _HV, _size_P), dtype=x.dtype, device=x.device)
@@ -1483,8 +1483,8 @@ def _triton_recurrent_backward(
     """The gradient of every argument, then of the initial state; None for what is None."""
     _B, _T = x.shape[:2]
     _H, _HV = B.shape[2], x.shape[2]
-    _size_P = x.shape[3]
-    _size_N = B.shape[3]
+    _size_P = x.shape[-1]
+    _size_N = B.shape[-1]
     _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
     _wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     _BK, _BV, _NV, _warps, _stages = _triton_tiles(_size_N, _size_P, 2048, whole=False)

@@ -22,7 +22,7 @@ from recgen.codegen.vector_decay import VectorDecay
 from recgen.derive.operands import OperandSet, ReadNames, StreamNames
 from recgen.derive.program import Program, Value, assigned, complete, lower, mentioned, needed
 from recgen.derive.reads import read_set
-from recgen.lang.terms import SCALAR, Apply, AxisSize, Constant, OptionValue, Term, walk
+from recgen.lang.terms import SCALAR, Apply, is_number, walk
 
 DECAYS = {"none": ChunkDecay, "scalar": ScalarDecay, "vector": VectorDecay}
 
@@ -33,17 +33,12 @@ def _without_factors(operands: OperandSet) -> tuple[OperandSet, dict[str, str]]:
     for i, (name, term) in enumerate(operands.terms):
         if name not in {r.query for r in operands.ordinary} or not isinstance(term, Apply) or term.op != "mul":
             continue
-        number = next((x for x in term.args if x.shape == SCALAR and _is_number(x)), None)
+        number = next((x for x in term.args if x.shape == SCALAR and is_number(x)), None)
         if number is not None and name not in {n for s in operands.streams for n in (s.write, s.correct)}:
             terms[i] = (name, term.args[1] if term.args[0] is number else term.args[0])
             factors[name] = f"{name}_factor"
             terms.append((f"{name}_factor", number))
     return replace(operands, terms=tuple(terms)), factors
-
-
-def _is_number(term: Term) -> bool:
-    """Whether it is known before any token is."""
-    return all(isinstance(x, Constant | OptionValue | AxisSize | Apply) for x in walk(term))
 
 
 @dataclass(frozen=True)

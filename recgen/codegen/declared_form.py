@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from recgen.analysis.coupled_form import CoupledForm
@@ -56,6 +57,22 @@ def output_axes(form: Form) -> tuple[tuple[str, ...], ...]:
 
 
 def always_there(arguments: tuple[ArgumentInfo, ...]) -> tuple[int, ...]:
-    """The inputs that no option leaves out; all of them where each is left out by some."""
-    inputs = [(i, a) for i, a in enumerate(arguments) if a.role == "input"]
-    return tuple(i for i, a in inputs if not a.needed_if) or tuple(i for i, _ in inputs)
+    """The inputs that no option leaves out: the language asks for one."""
+    return tuple(i for i, a in enumerate(arguments) if a.role == "input" and not a.needed_if)
+
+
+def first_given(owners: Iterable[tuple[str, str, bool]]) -> str:
+    """The size of an axis: of the first owner that is always there, else of the first that is given, 1 where none is.
+
+    `owners`: of each its variable, the size as text, and whether an option leaves it out.
+    """
+    found = tuple(owners)
+    always = [size for _, size, optional in found if not optional]
+    given = (f"{size} if {name} is not None else " for name, size, _ in found)
+    return always[0] if always else f"{''.join(given)}1"
+
+
+def size_text(arguments: tuple[ArgumentInfo, ...], axis: str, name: Callable[[str], str] = str) -> str:
+    """The size of an axis, read off the arguments; `name`: the variable of one."""
+    owners = ((name(a.name), a) for a in arguments if axis in a.axes)
+    return first_given((v, f"{v}.shape[{a.axes.index(axis) - len(a.axes)}]", bool(a.needed_if)) for v, a in owners)

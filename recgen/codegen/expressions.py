@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from recgen.analysis.coupled_form import CoupledForm
 from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.chunk_layout import in_chunks
+from recgen.codegen.declared_form import always_there, size_text
 from recgen.codegen.torch_printer import column_slice
 from recgen.codegen.torch_programs import operand_text, operations, program_lines
 from recgen.derive.gradient import differentiate
@@ -67,7 +68,7 @@ def build_expressions(form: ProductForm, operands: NamedOperands) -> Expressions
     reserved = RESERVED | {o.name for o in recurrence.options}
     program = complete(lower(operands.terms, inputs, names, reserved | {o.name for o in operands.operands}), operands.terms)
     sizes = {o.name: o.size for o in operands.operands}
-    printed = in_chunks(program, sizes, always_there(recurrence))
+    printed = in_chunks(program, sizes, given(recurrence))
     differentiable = Program(program.inputs, program.statements, tuple(r for r in program.results if r[0] not in operands.signs))
     backward, cotangents = differentiate(differentiable, arguments, reserved)
     reads = read_set(form, operands, "read")
@@ -77,7 +78,7 @@ def build_expressions(form: ProductForm, operands: NamedOperands) -> Expressions
     received = _parameters(output_cotangents, [name for name, _ in outputs])
     taken = {v.name for _, v in reads.inputs}
     return Expressions(
-        operands=(*axis_lines(recurrence, [t for _, t in operands.terms]), *program_lines(printed.statements, always_there(recurrence))),
+        operands=(*axis_lines(recurrence, [t for _, t in operands.terms]), *program_lines(printed.statements, given(recurrence))),
         operand_results=printed.results,
         operands_gradient=(*_squeezed(cotangents, sizes), *_body(backward, form, operands.terms)),
         operand_cotangents=_parameters(cotangents, [name for name, _ in operands.terms if name not in operands.signs]),
@@ -168,21 +169,17 @@ def _repeated(statements: tuple[Statement, ...]) -> set[str]:
 
 
 def _body(program: Program, form: ProductForm, roles: tuple[tuple[str, Term], ...]) -> tuple[str, ...]:
-    return (*axis_lines(form.recurrence, [t for _, t in roles]), *program_lines(program.statements, always_there(form.recurrence)))
+    return (*axis_lines(form.recurrence, [t for _, t in roles]), *program_lines(program.statements, given(form.recurrence)))
 
 
-def always_there(recurrence: Recurrence) -> str:
-    """The variable of the first input that no option leaves out."""
-    return local(min((a for a in recurrence.arguments if a.role == "input"), key=lambda a: bool(a.needed_if)).name)
+def given(recurrence: Recurrence) -> str:
+    """The variable of an input that is always there."""
+    return local(recurrence.arguments[always_there(recurrence.arguments)[0]].name)
 
 
 def axis_line(recurrence: Recurrence, axis: str) -> str:
-    """`K = k.shape[-1]`, of an argument that is always there if one has the axis, else of the first that is given."""
-    owners = sorted((a for a in recurrence.arguments if axis in a.axes), key=lambda a: bool(a.needed_if))
-    texts = [f"{local(a.name)}.shape[{a.axes.index(axis) - len(a.axes)}]" for a in owners]
-    last = next((i for i, a in enumerate(owners) if not a.needed_if), len(owners) - 1)
-    given = (f"{text} if {local(a.name)} is not None else " for a, text in zip(owners[:last], texts, strict=False))
-    return f"{axis} = {''.join(given)}{texts[last]}"
+    """`K = k.shape[-1]`."""
+    return f"{axis} = {size_text(recurrence.arguments, axis, local)}"
 
 
 def axis_lines(recurrence: Recurrence, terms: list[Term]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from recgen.codegen.declared_form import Form, always_there, flags_of, micro_sizes, numbers_of, output_axes, states_of
 from recgen.codegen.token_printer import TokenPrinter
 from recgen.lang.recurrence import ArgumentInfo, OptionInfo, Recurrence
-from recgen.lang.terms import Apply, Argument, AxisSize, Eye, OptionValue, State, Term, walk
+from recgen.lang.terms import Apply, AxisSize, OptionValue, is_number, walk
 
 _DIVIDING = {"div": 1, "pow": 0, "rsqrt": 0}
 """Operations that have no value for some numbers -> which operand decides."""
@@ -98,15 +98,11 @@ def _divisors(r: Recurrence) -> tuple[str, ...]:
         x.name
         for term in terms
         for node in walk(term)
-        if isinstance(node, Apply) and node.op in _DIVIDING and _is_number(node.args[_DIVIDING[node.op]])
+        if isinstance(node, Apply) and node.op in _DIVIDING and is_number(node.args[_DIVIDING[node.op]])
         for x in walk(node.args[_DIVIDING[node.op]])
         if isinstance(x, OptionValue)
     )
     return tuple(o.name for o in numbers_of(r) if o.name in found)
-
-
-def _is_number(term: Term) -> bool:
-    return not any(isinstance(x, Argument | State | Eye) for x in walk(term))
 
 
 def _default(option: OptionInfo) -> str:

@@ -125,12 +125,13 @@ class _Forward:
         places = {v.name: next(rooms) for v in parts.collected}
         collected = (f"{whole[v.name]} = room({places[v.name]}, {shape_text(v)})" for v in parts.collected)
         read = mentioned(parts.tiles) | mentioned(parts.after) | {x.name for _, x in programs.forward.results if isinstance(x, Value)}
-        self.before = (*ScanPrinter(rooms, {}).lines(parts.before, read), *memory, *starts, *collected)
+        like = programs.first[0].name
+        self.before = (*ScanPrinter(like, rooms, {}).lines(parts.before, read), *memory, *starts, *collected)
         cut = (f"{names.states[v.name]} = {names.memory[v.name]}[: sizes.tokens + 1]" for v in programs.scanned)
         kept = frozenset(whole)
-        self.tiles = (*cut, *ScanPrinter(rooms, names.states, whole).lines(tiles, kept))
+        self.tiles = (*cut, *ScanPrinter(like, rooms, names.states, whole).lines(tiles, kept))
         self.results = tuple(whole.get(text, text) for text in (operand_text(x) for _, x in programs.forward.results))
-        after = ScanPrinter(rooms, {})
+        after = ScanPrinter(like, rooms, {})
         after.room = {whole[name]: number for name, number in places.items()}
         self.after = after.lines(renamed(parts.after, whole), frozenset(self.results))
 
@@ -141,7 +142,7 @@ def _backward(programs: ScanPrograms, names: _Names) -> tuple[str, ...]:
     results = frozenset(x.name for _, x in programs.backward.results if isinstance(x, Value))
     memory = (_states_memory(v, names.states[v.name], "sizes.tokens", next(rooms)) for v in programs.scanned)
     starts = (f"{names.states[v.name]}[0] = {f.name}" for v, f in zip(programs.scanned, programs.first, strict=True))
-    return (*memory, *starts, *ScanPrinter(rooms, names.states).lines(programs.backward.statements, results))
+    return (*memory, *starts, *ScanPrinter(programs.first[0].name, rooms, names.states).lines(programs.backward.statements, results))
 
 
 def _states_memory(state: Value, name: str, tokens: str, number: int) -> str:

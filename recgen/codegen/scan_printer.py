@@ -30,11 +30,12 @@ _ALIASES = ("heads", "sum_heads", "tokens", "spread", "copy")
 class ScanPrinter:
     """Prints statements; what has axes lies in numbered rooms of the chunk's memory, and what nobody reads again gives its room away.
 
-    `states`: the variable of each scanned value's states; `collected`: where values of a tile go that are read after all tiles.
+    `like`: a tensor that is always there; `states`: the variable of each scanned value's states; `collected`: where values of a tile go
+    that are read after all tiles.
     """
 
-    def __init__(self, rooms: Iterator[int], states: dict[str, str], collected: dict[str, str] | None = None) -> None:
-        self.rooms, self.states, self.collected = rooms, states, collected or {}
+    def __init__(self, like: str, rooms: Iterator[int], states: dict[str, str], collected: dict[str, str] | None = None) -> None:
+        self.like, self.rooms, self.states, self.collected = like, rooms, states, collected or {}
         self.last: dict[str, int] = {}
         self.room: dict[str, int] = {}
         self.free: dict[str, list[int]] = {}
@@ -54,7 +55,7 @@ class ScanPrinter:
                 continue
             # What a choice makes has rooms of its own, and what it is made of stays where it is.
             targets = frozenset(v.name for v in s.targets) | kept
-            sides = (ScanPrinter(self.rooms, self.states, self.collected).lines(body, targets) for body in (s.then, s.otherwise))
+            sides = (ScanPrinter(self.like, self.rooms, self.states, self.collected).lines(body, targets) for body in (s.then, s.otherwise))
             for head, body in zip((f"if {s.option}:", "else:"), sides, strict=True):
                 found += [head, *(INDENT + line for line in body or ("pass",))]
         return tuple(found)
@@ -104,7 +105,7 @@ class ScanPrinter:
             assert isinstance(s.args[0], Value)
             return {"spread": _spread, "sum": _sum, "dot": _dot}[s.op](s)
         if s.op == "copy" and isinstance(s.args[0], Literal):
-            return f"{names[1]}.new_full((), {names[0]}).expand({shape_text(s.target)})"
+            return f"{self.like}.new_full((), {names[0]}).expand({shape_text(s.target)})"
         if s.op in ("heads", "sum_heads"):
             helper, count = ("_per_value_head", "heads") if s.op == "heads" else ("_per_key_head", "key_heads")
             return f"{helper}({names[0]}, sizes.{count}, {-1 - len(s.target.axes)})"

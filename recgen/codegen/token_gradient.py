@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from recgen.codegen.declared_form import first_given
 from recgen.codegen.torch_programs import INDENT, assignment, operand_text, operations
 from recgen.derive.program import Assign, Literal, Operand, Statement, Value
 from recgen.derive.token_program import TokenProgram, shape_of
@@ -40,10 +41,15 @@ def gradient_text(program: TokenProgram, recurrence: Recurrence) -> GradientText
             *(f"{v.name}: torch.Tensor" for v in program.before),
             *(f"{name}: torch.Tensor" for name in incoming),
         ),
-        lines=(*(f"{axis} = {name}.shape[{position}]" for axis, (name, position) in owners.items() if axis in used), *body),
+        lines=(*(f"{axis} = {_size(axis, (*program.before, *program.arguments), optional)}" for axis in owners if axis in used), *body),
         results=tuple(operand_text(found[v.name]) if v.name in found else "None" for v in inputs),
         operations=frozenset(operations(program.adjoint.statements)),
     )
+
+
+def _size(axis: str, inputs: tuple[Value, ...], optional: set[str]) -> str:
+    owners = ((v.name, shape_of(v).index(axis)) for v in inputs if axis in shape_of(v))
+    return first_given((name, f"{name}.shape[{position - 2}]", name in optional) for name, position in owners)
 
 
 Owners = dict[str, tuple[str, int]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from recgen.codegen.declared_form import first_given
 from recgen.derive.program import Literal, fold
 from recgen.lang.recurrence import Definition, Recurrence, StateInfo
 from recgen.lang.terms import (
@@ -157,7 +158,12 @@ def token_text(recurrence: Recurrence, rename: dict[str, str]) -> TokenText:
         printer.names[Argument(argument.name, argument.role, _shape(argument.axes))] = rename.get(argument.name, argument.name)
     terms = (*(d.value for d in recurrence.definitions), *(step for s in recurrence.states for step in s.steps))
     sizes = dict.fromkeys(x.axis for term in terms for x in walk(term) if isinstance(x, AxisSize))
-    lines = [f"{axis} = {axes[axis][0]}.shape[{axes[axis][1]}]" for axis in sizes]
+    owners = [(befores[s.name], s.axes, False) for s in recurrence.states]
+    owners += [(rename.get(a.name, a.name), a.axes, bool(a.needed_if)) for a in recurrence.arguments]
+    lines = [
+        f"{axis} = {first_given((v, f'{v}.shape[{own.index(axis) - 2}]', optional) for v, own, optional in owners if axis in own)}"
+        for axis in sizes
+    ]
     scales = recurrence.scales
     for item in _in_order(recurrence):
         if isinstance(item, Definition):

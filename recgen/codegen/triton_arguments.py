@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from recgen.analysis.normal_form import NormalForm
 from recgen.analysis.refusal import Refusal
+from recgen.codegen.declared_form import always_there, size_text
 from recgen.codegen.triton_printer import Axis
 from recgen.derive.program import Value
 from recgen.lang.recurrence import ArgumentInfo, Recurrence
@@ -111,42 +112,26 @@ def argument_shape(info: ArgumentInfo) -> Shape:
 
 def size_lines(recurrence: Recurrence, step: bool) -> tuple[str, ...]:
     """The host's lines that read every size off the arguments; inputs of a step have no token axis."""
-    always = [a for a in recurrence.arguments if not a.needed_if] or list(recurrence.arguments)
+    always = [a for a in recurrence.arguments if not a.needed_if]
     inputs = [a for a in always if a.role == "input"]
     heads = next((a for a in always if not a.grouped), always[0])
     grouped = next((a for a in inputs if a.grouped), heads)
     lines = [f"_B = {inputs[0].name}.shape[0]"] if step else [f"_B, _T = {inputs[0].name}.shape[:2]"]
     lines.append(f"_H, _HV = {_heads_text(grouped, step)}, {_heads_text(heads, step)}")
     axes = dict.fromkeys(axis for a in recurrence.arguments for axis in a.axes)
-    return (*lines, *(f"_size_{axis} = {_size_text(recurrence, axis, step)}" for axis in axes))
+    return (*lines, *(f"_size_{axis} = {size_text(recurrence.arguments, axis)}" for axis in axes))
 
 
 def _heads_text(info: ArgumentInfo, step: bool) -> str:
     return f"{info.name}.shape[{0 if info.role == 'param' else 1 if step else 2}]"
 
 
-def _size_text(recurrence: Recurrence, axis: str, step: bool) -> str:
-    """The size of an axis, from the first argument that is there."""
-    owners = sorted((a for a in recurrence.arguments if axis in a.axes), key=lambda a: bool(a.needed_if))
-    text = ""
-    for owner in reversed(owners):
-        first = 1 if owner.role == "param" else 2 if step else 3
-        size = f"{owner.name}.shape[{first + owner.axes.index(axis)}]"
-        if not owner.needed_if:
-            text = size
-        else:
-            text = f"{size} if {owner.name} is not None else {text or '1'}"
-    return text
-
-
 def wide_source(recurrence: Recurrence) -> str:
     """The input whose dtype decides how wide the kernels accumulate: the first one that is always there."""
-    inputs = [a for a in recurrence.arguments if a.role == "input"]
-    return next((a for a in inputs if not a.needed_if), inputs[0]).name
+    return recurrence.arguments[always_there(recurrence.arguments)[0]].name
 
 
 def dtype_source(recurrence: Recurrence, axis: str) -> str:
     """The input whose dtype an output takes: of those that are always there the first over the same axis, for a scalar the first of all."""
-    inputs = [a for a in recurrence.arguments if a.role == "input"]
-    always = [a for a in inputs if not a.needed_if] or inputs
+    always = [recurrence.arguments[i] for i in always_there(recurrence.arguments)]
     return next((a for a in always if axis in a.axes), always[0]).name

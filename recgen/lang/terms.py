@@ -122,6 +122,11 @@ def reads_state(term: Term, lag: int | None = None) -> bool:
     return any(isinstance(x, State) and lag in (None, x.lag) for x in walk(term))
 
 
+def is_number(term: Term) -> bool:
+    """Whether the term is made of numbers, options and sizes alone: known before any token is."""
+    return all(isinstance(x, Constant | OptionValue | AxisSize | Apply) for x in walk(term))
+
+
 def rebuild(term: Term, change: Callable[[Term], Term]) -> Term:
     """The term with `change` applied to every node, children first."""
     if isinstance(term, Apply):

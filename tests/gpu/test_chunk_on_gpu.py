@@ -135,7 +135,7 @@ def test_nothing_waits_for_the_gpu(case: Case) -> None:
 @pytest.mark.parametrize(("dtype", "limit"), [(HALF, 1e-3), (torch.float32, 1e-6)], ids=str)
 @each_case
 def test_strides(case: Case, dtype: torch.dtype, limit: float) -> None:
-    """To rounding: a kernel knows which strides are 1, and adds up in another order where they are not."""
+    """To rounding: a kernel knows which strides are 1, and is compiled anew where they are not."""
     sample = sample_of(case, 150, dtype)
     incoming = incoming_of(case, sample)
     spread = {k: x.repeat_interleave(2, -1)[..., ::2] if x.dim() > 1 else x for k, x in sample.inputs.items()}

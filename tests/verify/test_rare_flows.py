@@ -39,6 +39,17 @@ recurrence either
     S[t] = exp(g) * S[t-1] + (k if on else a) @ (v if on else u)^T
     o    = S[t]^T @ (k if on else a)
 """
+ALONE = """language 1
+recurrence alone
+    input q : [K]
+    input k : [K]
+    input v : [V]
+    input x : [F]
+    option on = false
+    state S : [K, V]
+    S[t] = 0.9 * S[t-1] + (x^T @ x / F if on else 1) * k @ v^T
+    o    = S[t]^T @ q
+"""
 ABSENT = """language 1
 recurrence absent
     input k : [K]
@@ -64,6 +75,16 @@ def test_no_gradient_goes_through_a_read(text: str, form: str) -> None:
 def test_a_scan_sums_no_gradients_of_what_is_left_out_in_its_memory(on: bool) -> None:
     """torch warns of memory that is of another shape than its result."""
     report = reproduce(compile_text(ABSENT), "chunk 16", "float64", tokens=20, flags=(("on", on),))
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("on", [False, True])
+@pytest.mark.parametrize(
+    ("form", "plan"),
+    [("naive", ""), ("chunk 16", ""), ("recurrent", ""), ("chunk 16", "    plan scan\n"), ("recurrent", "    plan recurrent\n")],
+)
+def test_a_size_that_only_an_argument_has_which_is_left_out(form: str, plan: str, on: bool) -> None:
+    report = reproduce(compile_text(ALONE + plan), form, "float64", tokens=20, flags=(("on", on),))
     assert report.ok, str(report)
 
 
