@@ -61,6 +61,12 @@ def always_there(arguments: tuple[ArgumentInfo, ...]) -> tuple[int, ...]:
     return tuple(i for i, a in enumerate(arguments) if a.role == "input" and not a.needed_if)
 
 
+def typed_like(arguments: tuple[ArgumentInfo, ...], axis: str) -> int:
+    """The input whose dtype an output takes: of those that are always there the first over the same axis, for a scalar the first of all."""
+    always = always_there(arguments)
+    return next((i for i in always if axis in arguments[i].axes), always[0])
+
+
 def first_given(owners: Iterable[tuple[str, str, bool]]) -> str:
     """The size of an axis: of the first owner that is always there, else of the first that is given, 1 where none is.
 

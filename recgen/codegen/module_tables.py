@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recgen.codegen.declared_form import Form, always_there, flags_of, micro_sizes, numbers_of, output_axes, states_of
+from recgen.codegen.declared_form import Form, flags_of, micro_sizes, numbers_of, output_axes, states_of, typed_like
 from recgen.codegen.token_printer import TokenPrinter
 from recgen.lang.recurrence import ArgumentInfo, OptionInfo, Recurrence
 from recgen.lang.terms import Apply, AxisSize, OptionValue, is_number, walk
@@ -86,9 +86,8 @@ def _argument_row(a: ArgumentInfo) -> ArgumentRow:
 
 
 def _output_like(form: Form) -> tuple[int, ...]:
-    """For every output, the argument whose dtype it takes: the first input with its axis, of those that are always there."""
-    inputs = [(i, form.recurrence.arguments[i]) for i in always_there(form.recurrence.arguments)]
-    return tuple(next((i for i, a in inputs if axes and axes[0] in a.axes), inputs[0][0]) for axes in output_axes(form))
+    """For every output, the argument whose dtype it takes."""
+    return tuple(typed_like(form.recurrence.arguments, "".join(axes[:1])) for axes in output_axes(form))
 
 
 def _divisors(r: Recurrence) -> tuple[str, ...]:

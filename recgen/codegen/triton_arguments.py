@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from recgen.analysis.normal_form import NormalForm
 from recgen.analysis.refusal import Refusal
-from recgen.codegen.declared_form import always_there, size_text
+from recgen.codegen.declared_form import always_there, size_text, typed_like
 from recgen.codegen.triton_printer import Axis
 from recgen.derive.program import Value
 from recgen.lang.recurrence import ArgumentInfo, Recurrence
@@ -132,6 +132,5 @@ def wide_source(recurrence: Recurrence) -> str:
 
 
 def dtype_source(recurrence: Recurrence, axis: str) -> str:
-    """The input whose dtype an output takes: of those that are always there the first over the same axis, for a scalar the first of all."""
-    always = [recurrence.arguments[i] for i in always_there(recurrence.arguments)]
-    return next((a for a in always if axis in a.axes), always[0]).name
+    """The input whose dtype an output takes."""
+    return recurrence.arguments[typed_like(recurrence.arguments, axis)].name
