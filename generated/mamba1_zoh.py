@@ -739,33 +739,52 @@ def _torch_step(
 
 
 class _Room:
-    """Memory that the chunks of a call share: fresh memory costs more than what is computed into it."""
+    """Memory that the chunks of a call share: fresh memory costs more than what is computed into it, and views of it cost too."""
 
     def __init__(self, like: torch.Tensor) -> None:
-        self._like, self._held = like, {}
+        self._like, self._held, self._shown, self._tokens, self._states = like, {}, {}, {}, {}
 
     def __call__(self, number: int, *shape: int) -> torch.Tensor:
-        """Room of this number, in this shape; what it held is lost."""
+        """Room of this number, in this shape; what it held in another is lost."""
+        shown = self._shown.get(number)
+        if shown is not None and shown.shape == shape:
+            return shown
         size = math.prod(shape)
         if number not in self._held or self._held[number].numel() < size:
             self._held[number] = self._like.new_empty(size)
-        return self._held[number][:size].view(shape)
+        self._tokens.pop(number, None)
+        self._states.pop(number, None)
+        self._shown[number] = self._held[number][:size].view(shape)
+        return self._shown[number]
+
+    def tokens(self, number: int, *shape: int) -> tuple[torch.Tensor, ...]:
+        """The same, token by token."""
+        whole = self(number, *shape)
+        if number not in self._tokens:
+            self._tokens[number] = whole.unbind()
+        return self._tokens[number]
+
+    def states(self, number: int, *shape: int) -> tuple[torch.Tensor, torch.Tensor, tuple[torch.Tensor, ...]]:
+        """The same for states before some tokens and after each: all, those after a token, and one by one."""
+        whole = self(number, *shape)
+        if number not in self._states:
+            self._states[number] = whole, whole[1:], whole.unbind()
+        return self._states[number]
 
 
-def _scan(decay: torch.Tensor, states: torch.Tensor) -> None:
+def _scan(decay: tuple[torch.Tensor, ...], states: tuple[torch.Tensor, ...]) -> None:
     """S_t = decay_t S_{t-1} + write_t for tokens in turn: `states` are the one before them, then what each writes, which its state replaces."""
-    after = states.unbind()
-    for a, before, s in zip(decay.unbind(), after, after[1:], strict=False):
+    for a, before, s in zip(decay, states, states[1:], strict=False):
         s.addcmul_(a, before)
 
 
-def _scan_gradient(gradient: torch.Tensor, decay: torch.Tensor, last: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+def _scan_gradient(
+    gradient: tuple[torch.Tensor, ...], decay: tuple[torch.Tensor, ...], last: torch.Tensor, total: tuple[torch.Tensor, ...]
+) -> None:
     """The same backwards into `total`, which may be `gradient`: G_t = gradient_t + decay_{t+1} G_{t+1}, `last` added to the last token's."""
     torch.add(gradient[-1], last, out=total[-1])
-    later, before = total[1:].unbind(), total[:-1].unbind()
-    for a, d, s, out in zip(*(reversed(x) for x in (decay[1:].unbind(), gradient[:-1].unbind(), later, before)), strict=True):
-        torch.addcmul(d, a, s, out=out)
-    return total
+    for a, d, later, out in zip(decay[:0:-1], gradient[-2::-1], total[:0:-1], total[-2::-1], strict=True):
+        torch.addcmul(d, a, later, out=out)
 
 
 def _spread(x: torch.Tensor, axis: int, size: int) -> torch.Tensor:
@@ -776,9 +795,12 @@ def _spread(x: torch.Tensor, axis: int, size: int) -> torch.Tensor:
 
 def _tiles(sizes: _Sizes, tile: int) -> Iterator[tuple[slice, _Sizes]]:
     """The tokens of every tile, and its sizes."""
+    part = sizes
     for start in range(0, sizes.tokens, tile):
         stop = min(start + tile, sizes.tokens)
-        yield slice(start, stop), sizes._replace(lead=(stop - start, *sizes.lead[1:]), tokens=stop - start)
+        if part.tokens != stop - start:
+            part = sizes._replace(lead=(stop - start, *sizes.lead[1:]), tokens=stop - start)
+        yield slice(start, stop), part
 
 
 def _scan_tokens(
@@ -811,14 +833,14 @@ def _scan_tokens(
     if delta_softplus:
         if use_delta_bias:
             delta_bias_tokens = _per_token(delta_bias, sizes)
-            raw = torch.add(delta, delta_bias_tokens, out=room(2, *sizes.lead, sizes.heads, P))
+            raw = torch.add(delta, delta_bias_tokens, out=room(3, *sizes.lead, sizes.heads, P))
         else:
             raw = delta
-        step = torch.logaddexp(raw, raw.new_zeros(()), out=room(3, *sizes.lead, sizes.heads, P))
+        step = torch.logaddexp(raw, raw.new_zeros(()), out=room(4, *sizes.lead, sizes.heads, P))
     else:
         if use_delta_bias:
             delta_bias_tokens_2 = _per_token(delta_bias, sizes)
-            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(4, *sizes.lead, sizes.heads, P))
+            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(5, *sizes.lead, sizes.heads, P))
         else:
             raw_2 = delta
         step = raw_2.clamp(min=0.0)
@@ -831,21 +853,21 @@ def _scan_tokens(
         C_heads = _per_value_head(C, sizes.heads, -2)
     else:
         C_heads_2 = _per_value_head(C, sizes.heads, -2)
-    h_memory = room(5, tile + 1, *sizes.lead[1:], sizes.heads, N, P)
+    h_memory = room(0, tile + 1, *sizes.lead[1:], sizes.heads, N, P)
     h_memory[0] = h_first
-    dot_tiles = room(0, *sizes.lead, sizes.heads, P)
-    dot_2_tiles = room(1, *sizes.lead, sizes.heads, P)
+    dot_tiles = room(1, *sizes.lead, sizes.heads, P)
+    dot_2_tiles = room(2, *sizes.lead, sizes.heads, P)
     whole = sizes
     for at, sizes in _tiles(whole, tile):
-        h_states = h_memory[: sizes.tokens + 1]
+        h_states, h_after, h_tokens = room.states(0, sizes.tokens + 1, *sizes.lead[1:], sizes.heads, N, P)
         product = torch.mul(step_spread[at], A_tokens[at], out=room(6, *sizes.lead, sizes.heads, N, P))
         exp = torch.exp(product, out=room(7, *sizes.lead, sizes.heads, N, P))
         expm1 = product.expm1_()
         quotient = expm1.div_(A_tokens[at])
         product_2 = torch.mul(u_spread[at], B_heads_spread[at], out=room(8, *sizes.lead, sizes.heads, N, P))
-        product_3 = torch.mul(quotient, product_2, out=h_states[1:])
-        _scan(exp, h_states)
-        h = h_states[1:]
+        product_3 = torch.mul(quotient, product_2, out=h_after)
+        _scan(room.tokens(7, *sizes.lead, sizes.heads, N, P), h_tokens)
+        h = h_after
         if use_z:
             dot = dot_tiles[at]
             torch.bmm(C_heads[at].flatten(0, -2).unsqueeze(-2), h.flatten(0, -3), out=dot.flatten(0, -2).unsqueeze(-2))
@@ -858,7 +880,7 @@ def _scan_tokens(
                 h_states,
             ),
         )
-        h_memory[0] = h_states[-1]
+        h_tokens[0].copy_(h_tokens[-1])
     sizes = whole
     if use_z:
         D_tokens = _per_token(D, sizes)
@@ -899,7 +921,7 @@ def _scan_chunk_gradient(
     N = A.shape[-1]
     P = u.shape[-1]
     A = A.mT.contiguous()
-    h_states = room(0, sizes.tokens + 1, *sizes.lead[1:], sizes.heads, N, P)
+    h_states, h_after, h_tokens = room.states(0, sizes.tokens + 1, *sizes.lead[1:], sizes.heads, N, P)
     h_states[0] = h_first
     if delta_softplus:
         if use_delta_bias:
@@ -925,9 +947,9 @@ def _scan_chunk_gradient(
     B_heads = _per_value_head(B, sizes.heads, -2)
     B_heads_spread = _spread(B_heads, -1, P)
     product_2 = torch.mul(u_spread, B_heads_spread, out=room(7, *sizes.lead, sizes.heads, N, P))
-    product_3 = torch.mul(quotient, product_2, out=h_states[1:])
-    _scan(exp, h_states)
-    h = h_states[1:]
+    product_3 = torch.mul(quotient, product_2, out=h_after)
+    _scan(room.tokens(5, *sizes.lead, sizes.heads, N, P), h_tokens)
+    h = h_after
     if use_z:
         C_heads = _per_value_head(C, sizes.heads, -2)
         dot = room(8, *sizes.lead, sizes.heads, P)
@@ -975,7 +997,8 @@ def _scan_chunk_gradient(
         d_D = d_17
         d_h = d_18
         d_C = d_20
-    d_21 = _scan_gradient(d_h, exp, d_h_last, room(18, *sizes.lead, sizes.heads, N, P))
+    d_21 = room(18, *sizes.lead, sizes.heads, N, P)
+    _scan_gradient(d_h.unbind(), room.tokens(5, *sizes.lead, sizes.heads, N, P), d_h_last, room.tokens(18, *sizes.lead, sizes.heads, N, P))
     d_22 = h_states[:-1]
     d_23 = torch.mul(d_21, d_22, out=room(19, *sizes.lead, sizes.heads, N, P))
     d_24 = d_21[0] * exp[0]
@@ -1048,6 +1071,7 @@ def _scan_chunk_gradient(
 _TOGETHER = 32768  # entries of the state that are scanned together: enough to outweigh a call, few enough for the caches
 _TILE = 196608  # entries of the states of all tokens of a tile
 _PANEL = 131072  # entries of the widest input, of the tokens whose vectors are computed together
+_TURNED = ('A',)  # params that are read by their other axis first
 
 
 class _Stretch(NamedTuple):
@@ -1116,18 +1140,30 @@ def _by_tokens(x: torch.Tensor, dtype: torch.dtype, room: _Room, number: int) ->
     if x.stride(0) != 1 or x.is_contiguous():
         return room(number, *x.shape).copy_(x)
     rows = x.movedim(0, -1)
-    flat = room(-1, *rows.shape).copy_(rows).view(-1, x.shape[0])
-    room(number, *flat.shape[::-1]).copy_(flat.t())
-    return room(number, *x.shape)
+    if not rows.is_contiguous() or rows.dtype != dtype:
+        rows = room(-1, *rows.shape).copy_(rows)
+    turned = room(number, *x.shape)
+    turned.view(x.shape[0], -1).copy_(rows.view(-1, x.shape[0]).t())
+    return turned
+
+
+def _with_params(arguments: tuple[torch.Tensor | None, ...], dtype: torch.dtype) -> tuple[torch.Tensor | None, ...]:
+    """The arguments with params in the computing precision, in memory as all chunks read them."""
+    found = []
+    for info, x in zip(_ARGUMENTS, arguments, strict=True):
+        turned = info.name in _TURNED
+        param = None if x is None or info.per_token else (x.mT if turned else x).to(dtype).contiguous()
+        found.append(x if param is None else param.mT if turned else param)
+    return tuple(found)
 
 
 def _chunk_of(
     arguments: tuple[torch.Tensor | None, ...], rows: slice, start: int, stop: int, sizes: _Sizes, dtype: torch.dtype, room: _Room
 ) -> tuple[list[torch.Tensor | None], _Sizes]:
-    """Inputs [tokens, rows, heads, *axes] of some tokens and params whole, in the computing precision; and their sizes."""
+    """Inputs [tokens, rows, heads, *axes] of some tokens in the computing precision, params as they come; and their sizes."""
     part = sizes._replace(lead=(stop - start, rows.stop - rows.start), batch=rows.stop - rows.start, tokens=stop - start)
     cut = [
-        x if x is None else _by_tokens(x[rows, start:stop], dtype, room, -1 - i) if info.per_token else x.to(dtype).contiguous()
+        _by_tokens(x[rows, start:stop], dtype, room, -1 - i) if x is not None and info.per_token else x
         for i, (info, x) in enumerate(zip(_ARGUMENTS, arguments, strict=True), 1)
     ]
     return cut, part
@@ -1160,12 +1196,13 @@ def _torch_chunk_forward(
     kept = _saved_states(sizes, cu_seqlens, chunk) if save else 0
     saved = outputs[0].new_zeros(kept, sizes.heads, _entries(arguments), dtype=dtype)
     room = _Room(saved)
+    given = _with_params(arguments, dtype)
     for stretch in _stretches(arguments, cu_seqlens, sizes, chunk):
         states = _first_states(initial, stretch, arguments, sizes, final[0])
         tile, panel = _extents(arguments, stretch, sizes)
         for start in range(stretch.first, stretch.last, panel):
             stop = min(start + panel, stretch.last)
-            inputs, part = _chunk_of(arguments, stretch.rows, start, stop, sizes, dtype, room)
+            inputs, part = _chunk_of(given, stretch.rows, start, stop, sizes, dtype, room)
             keep = functools.partial(_keep, saved, stretch.kept, start - stretch.first, chunk) if save else _keep_none
             results = _scan_tokens(*inputs, *options, *states, sizes=part, tile=tile, room=room, keep=keep)
             for output, result in zip(outputs, results, strict=False):
@@ -1198,11 +1235,12 @@ def _torch_chunk_backward(
     shapes = _shapes(arguments)
     d_initial = [saved.new_empty(count, sizes.heads, *shape) for shape in shapes]
     room = _Room(saved)
+    given = _with_params(arguments, dtype)
     for stretch in _stretches(arguments, cu_seqlens, sizes, chunk):
         d_states = _first_states(d_final, stretch, arguments, sizes, saved)
         for i, start in reversed(list(enumerate(range(stretch.first, stretch.last, chunk)))):
             stop = min(start + chunk, stretch.last)
-            inputs, part = _chunk_of(arguments, stretch.rows, start, stop, sizes, dtype, room)
+            inputs, part = _chunk_of(given, stretch.rows, start, stop, sizes, dtype, room)
             parts = saved[stretch.kept + i].split([math.prod(shape) for shape in shapes], -1)
             states = [x.unflatten(-1, shape) if shape else x.squeeze(-1) for x, shape in zip(parts, shapes, strict=True)]
             cotangents = [

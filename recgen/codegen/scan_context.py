@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from recgen.analysis.scan_form import ScanForm
 from recgen.codegen.expressions import RESERVED, axis_line, local
 from recgen.codegen.scan_phases import phases, renamed
-from recgen.codegen.scan_printer import ScanPrinter, shape_text
+from recgen.codegen.scan_printer import ScanPrinter, States, shape_text
 from recgen.codegen.torch_programs import operand_text, operations
 from recgen.derive.program import Scope, Value, assigned, mentioned
 from recgen.derive.scan import ScanPrograms, argument_values, scan_programs
@@ -29,7 +29,7 @@ class ScanContext:
 
     `first`, the states at the start, are parameters of both bodies, `parameters` all that the backward adds to the arguments. The forward
     is in three parts: `before` the tiles, one of the `tiles`, `after` them; `kept` are all its states, and that before it, in a tile.
-    `later` and `spread`: what they use.
+    `turned_params`: matrices that the bodies read by their other axis first; `later` and `spread`: what they use.
     """
 
     first: tuple[str, ...]
@@ -44,6 +44,7 @@ class ScanContext:
     backward: tuple[str, ...]
     gradients: tuple[str, ...]
     d_first: tuple[str, ...]
+    turned_params: tuple[str, ...]
     later: bool
     spread: bool
     together: int
@@ -80,14 +81,15 @@ def build_scan_context(form: ScanForm) -> ScanContext:
         parameters=(*first, *asked, *(v.name for v in programs.last)),
         before=(*sizes, *forward.before),
         tiles=forward.tiles,
-        kept=tuple(f"{names.states[v.name]}{'.mT' * turn}" for v, turn in zip(programs.scanned, across, strict=True)),
-        advance=tuple(f"{names.memory[v.name]}[0] = {names.states[v.name]}[-1]" for v in programs.scanned),
+        kept=tuple(f"{names.states[v.name].whole}{'.mT' * turn}" for v, turn in zip(programs.scanned, across, strict=True)),
+        advance=tuple("{0}[0].copy_({0}[-1])".format(names.states[v.name].tokens) for v in programs.scanned),
         after=forward.after,
         results=forward.results,
         final=tuple(f"{names.memory[v.name]}[0]{'.mT' * turn}" for v, turn in zip(programs.scanned, across, strict=True)),
         backward=(*sizes, *_turned_states(programs.last, across), *_backward(programs, names)),
         gradients=tuple(gradient(v) for v in arguments),
         d_first=tuple(f"{gradient(v)}{'.mT' * turn}" for v, turn in zip(programs.first, across, strict=True)),
+        turned_params=tuple(a.name for a in recurrence.arguments if a.role == "param" and local(a.name) in turned),
         later="later" in used,
         spread="spread" in used,
         together=TOGETHER,
@@ -105,7 +107,9 @@ class _Names:
         taken = {name for p in both for name in (*assigned(p.statements), *(v.name for v in p.inputs))} | {v.name for v in programs.last}
         self._scope = Scope({}, taken | reserved)
         self.memory = {v.name: self._scope.fresh(f"{v.name}_memory") for v in programs.scanned}
-        self.states = {v.name: self._scope.fresh(f"{v.name}_states") for v in programs.scanned}
+        self.states = {
+            v.name: States(*(self._scope.fresh(f"{v.name}_{kind}") for kind in ("states", "after", "tokens"))) for v in programs.scanned
+        }
 
     def tiles(self, value: Value) -> str:
         """A name for a value of all tiles."""
@@ -120,14 +124,15 @@ class _Forward:
         rooms = itertools.count()
         whole = {v.name: names.tiles(v) for v in parts.collected}
         tiles = renamed(parts.tiles, {name: f"{name}[at]" for name in parts.cut})
-        memory = (_states_memory(v, names.memory[v.name], "tile", next(rooms)) for v in programs.scanned)
+        numbers = {v.name: next(rooms) for v in programs.scanned}
+        memory = (f"{names.memory[v.name]} = room({_states_place(v, numbers[v.name], 'tile')})" for v in programs.scanned)
         starts = (f"{names.memory[v.name]}[0] = {f.name}" for v, f in zip(programs.scanned, programs.first, strict=True))
         places = {v.name: next(rooms) for v in parts.collected}
         collected = (f"{whole[v.name]} = room({places[v.name]}, {shape_text(v)})" for v in parts.collected)
         read = mentioned(parts.tiles) | mentioned(parts.after) | {x.name for _, x in programs.forward.results if isinstance(x, Value)}
         like = programs.first[0].name
         self.before = (*ScanPrinter(like, rooms, {}).lines(parts.before, read), *memory, *starts, *collected)
-        cut = (f"{names.states[v.name]} = {names.memory[v.name]}[: sizes.tokens + 1]" for v in programs.scanned)
+        cut = (_states_line(v, names.states[v.name], numbers[v.name]) for v in programs.scanned)
         kept = frozenset(whole)
         self.tiles = (*cut, *ScanPrinter(like, rooms, names.states, whole).lines(tiles, kept))
         self.results = tuple(whole.get(text, text) for text in (operand_text(x) for _, x in programs.forward.results))
@@ -140,14 +145,19 @@ def _backward(programs: ScanPrograms, names: _Names) -> tuple[str, ...]:
     """The lines of the backward: all tokens of a chunk at once."""
     rooms = itertools.count()
     results = frozenset(x.name for _, x in programs.backward.results if isinstance(x, Value))
-    memory = (_states_memory(v, names.states[v.name], "sizes.tokens", next(rooms)) for v in programs.scanned)
-    starts = (f"{names.states[v.name]}[0] = {f.name}" for v, f in zip(programs.scanned, programs.first, strict=True))
+    memory = (_states_line(v, names.states[v.name], next(rooms)) for v in programs.scanned)
+    starts = (f"{names.states[v.name].whole}[0] = {f.name}" for v, f in zip(programs.scanned, programs.first, strict=True))
     return (*memory, *starts, *ScanPrinter(programs.first[0].name, rooms, names.states).lines(programs.backward.statements, results))
 
 
-def _states_memory(state: Value, name: str, tokens: str, number: int) -> str:
-    """Memory of the states before some tokens and after each."""
-    return f"{name} = room({number}, {tokens} + 1, *sizes.lead[1:], sizes.heads{''.join(f', {a}' for a in state.axes)})"
+def _states_line(state: Value, names: States, number: int) -> str:
+    """The states before some tokens and after each."""
+    return f"{names.whole}, {names.after}, {names.tokens} = room.states({_states_place(state, number, 'sizes.tokens')})"
+
+
+def _states_place(state: Value, number: int, tokens: str) -> str:
+    """The number and the shape of their room."""
+    return f"{number}, {tokens} + 1, *sizes.lead[1:], sizes.heads{''.join(f', {a}' for a in state.axes)}"
 
 
 def _turned_states(values: tuple[Value, ...], across: tuple[bool, ...]) -> tuple[str, ...]:

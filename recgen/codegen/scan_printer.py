@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from recgen.codegen.torch_programs import INDENT, assignment, operand_text
-from recgen.derive.program import Assign, Branch, Literal, Statement, Value, mentioned
+from recgen.derive.program import Assign, Branch, Literal, Operand, Statement, Value, mentioned
 from recgen.derive.scan import last_reads
 
 _UNARY = ("exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "sigmoid", "tanh", "sin", "cos", "abs", "neg")
@@ -27,14 +28,23 @@ _ALIASES = ("heads", "sum_heads", "tokens", "spread", "copy")
 """Operations whose result may lie in the memory of the operand."""
 
 
+@dataclass(frozen=True)
+class States:
+    """Names of the states before some tokens and after each: of all, of those after a token, and of them one by one."""
+
+    whole: str
+    after: str
+    tokens: str
+
+
 class ScanPrinter:
     """Prints statements; what has axes lies in numbered rooms of the chunk's memory, and what nobody reads again gives its room away.
 
-    `like`: a tensor that is always there; `states`: the variable of each scanned value's states; `collected`: where values of a tile go
+    `like`: a tensor that is always there; `states`: where each scanned value's states are; `collected`: where values of a tile go
     that are read after all tiles.
     """
 
-    def __init__(self, like: str, rooms: Iterator[int], states: dict[str, str], collected: dict[str, str] | None = None) -> None:
+    def __init__(self, like: str, rooms: Iterator[int], states: dict[str, States], collected: dict[str, str] | None = None) -> None:
         self.like, self.rooms, self.states, self.collected = like, rooms, states, collected or {}
         self.last: dict[str, int] = {}
         self.room: dict[str, int] = {}
@@ -68,16 +78,17 @@ class ScanPrinter:
             if isinstance(s, Assign) and s.op == "scan" and isinstance(s.args[1], Value):
                 name = s.args[1].name
                 if name in made and self.last[name] == i:
-                    found[name] = self.states[s.target.name]
+                    found[name] = self.states[s.target.name].after
         return found
 
     def _assign(self, s: Assign, at: int) -> list[str]:
         name, place = s.target.name, self._place(s)
         if s.op == "scan":
-            decay, write, _ = (operand_text(a) for a in s.args)
-            states = self.states[name]
-            moved = [] if write in self.ahead else [f"{states}[1:] = {write}"]
-            found = [*moved, f"_scan({decay}, {states})", f"{name} = {states}[1:]"]
+            write, states = operand_text(s.args[1]), self.states[name]
+            moved = [] if write in self.ahead else [f"{states.after}.copy_({write})"]
+            found = [*moved, f"_scan({self._tokens(s.args[0])}, {states.tokens})", f"{name} = {states.after}"]
+        elif s.op == "scan_gradient":
+            found = self._scan_gradient(s, at)
         elif s.op == "dot" and _entries(s.target) and _matrix_vector(s):
             found = [f"{name} = {place or self._new_room(s.target)}", _product(s)]
         elif s.op in _CALLS and place:
@@ -86,19 +97,30 @@ class ScanPrinter:
             found, place = [f"{name} = {self._text(s, at)}"], ""
         return found if place or name not in self.collected else [*found, f"{self.collected[name]}[at] = {name}"]
 
+    def _scan_gradient(self, s: Assign, at: int) -> list[str]:
+        """The scan from the last token to the first, in the memory of the gradients that it adds up if they end here."""
+        gradient, decay, last = s.args
+        given, decays = self._tokens(gradient), self._tokens(decay)
+        memory = operand_text(gradient) if self._inherits(s, 0, at) else self._new_room(s.target)
+        return [f"{s.target.name} = {memory}", f"_scan_gradient({given}, {decays}, {operand_text(last)}, {self._tokens(s.target)})"]
+
+    def _tokens(self, operand: Operand) -> str:
+        """A value token by token: its room keeps them."""
+        if isinstance(operand, Value) and operand.name in self.room:
+            return f"room.tokens({self._place_of(operand)})"
+        return f"{operand_text(operand)}.unbind()"
+
     def _place(self, s: Assign) -> str:
         """Where a value has to stand in the end, if it can be made there at once."""
         name = s.target.name
         if not _whole(s) or name in self.nothing:
             return ""
-        return f"{self.ahead[name]}[1:]" if name in self.ahead else f"{self.collected[name]}[at]" if name in self.collected else ""
+        return self.ahead[name] if name in self.ahead else f"{self.collected[name]}[at]" if name in self.collected else ""
 
     def _text(self, s: Assign, at: int) -> str:
         names = [operand_text(a) for a in s.args]
-        if s.op == "scan_gradient":
-            return f"_scan_gradient({', '.join(names)}, {names[0] if self._inherits(s, 0, at) else self._new_room(s.target)})"
         if s.op == "before":
-            return f"{self.states[names[0]]}[:-1]"
+            return f"{self.states[names[0]].whole}[:-1]"
         if s.op in _SCANS:
             return _SCANS[s.op].format(*names)
         if s.op in ("spread", "sum", "dot"):
@@ -135,7 +157,11 @@ class ScanPrinter:
     def _new_room(self, target: Value) -> str:
         free = self.free.setdefault(target.axis, [])
         self.room[target.name] = free.pop() if free else next(self.rooms)
-        return f"room({self.room[target.name]}, *sizes.lead, sizes.heads, {', '.join(target.axes)})"
+        return f"room({self._place_of(target)})"
+
+    def _place_of(self, value: Value) -> str:
+        """The number of a value's room, and its shape."""
+        return f"{self.room[value.name]}, *sizes.lead, sizes.heads, {', '.join(value.axes)}"
 
     def _leave(self, s: Assign, at: int) -> None:
         """Rooms of operands that end here are free; but another name of the same memory keeps them."""
