@@ -825,7 +825,7 @@ def _scan_tokens(
     """The outputs of some tokens [tokens, rows, HV, ...] and the states after them, from the states before them.
 
     Vectors of all tokens at once, states of as many as the cache holds. `keep` gets each tile's first token and the states around its tokens.
-    The outputs lie in the room.
+    The outputs and the states after all tokens lie in the room.
     """
     N = A.shape[-1]
     P = u.shape[-1]
@@ -840,7 +840,7 @@ def _scan_tokens(
     else:
         if use_delta_bias:
             delta_bias_tokens_2 = _per_token(delta_bias, sizes)
-            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(5, *sizes.lead, sizes.heads, P))
+            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(4, *sizes.lead, sizes.heads, P))
         else:
             raw_2 = delta
         step = raw_2.clamp(min=0.0)
@@ -860,13 +860,13 @@ def _scan_tokens(
     whole = sizes
     for at, sizes in _tiles(whole, tile):
         h_states, h_after, h_tokens = room.states(0, sizes.tokens + 1, *sizes.lead[1:], sizes.heads, N, P)
-        product = torch.mul(step_spread[at], A_tokens[at], out=room(6, *sizes.lead, sizes.heads, N, P))
-        exp = torch.exp(product, out=room(7, *sizes.lead, sizes.heads, N, P))
+        product = torch.mul(step_spread[at], A_tokens[at], out=room(5, *sizes.lead, sizes.heads, N, P))
+        exp = torch.exp(product, out=room(6, *sizes.lead, sizes.heads, N, P))
         expm1 = product.expm1_()
         quotient = expm1.div_(A_tokens[at])
-        product_2 = torch.mul(u_spread[at], B_heads_spread[at], out=room(8, *sizes.lead, sizes.heads, N, P))
+        product_2 = torch.mul(u_spread[at], B_heads_spread[at], out=room(7, *sizes.lead, sizes.heads, N, P))
         product_3 = torch.mul(quotient, product_2, out=h_after)
-        _scan(room.tokens(7, *sizes.lead, sizes.heads, N, P), h_tokens)
+        _scan(room.tokens(6, *sizes.lead, sizes.heads, N, P), h_tokens)
         h = h_after
         if use_z:
             dot = dot_tiles[at]
@@ -884,17 +884,17 @@ def _scan_tokens(
     sizes = whole
     if use_z:
         D_tokens = _per_token(D, sizes)
-        product_4 = torch.mul(D_tokens, u, out=room(9, *sizes.lead, sizes.heads, P))
+        product_4 = torch.mul(D_tokens, u, out=room(4, *sizes.lead, sizes.heads, P))
         y = product_4.add_(dot_tiles)
-        silu = torch.ops.aten.silu.out(z, out=room(10, *sizes.lead, sizes.heads, P))
+        silu = torch.ops.aten.silu.out(z, out=room(3, *sizes.lead, sizes.heads, P))
         out = y.mul_(silu)
     else:
         D_tokens_2 = _per_token(D, sizes)
-        product_6 = torch.mul(D_tokens_2, u, out=room(11, *sizes.lead, sizes.heads, P))
+        product_6 = torch.mul(D_tokens_2, u, out=room(4, *sizes.lead, sizes.heads, P))
         out = product_6.add_(dot_2_tiles)
     return (
         out,
-        h_memory[0].clone(),
+        h_memory[0],
     )
 
 
@@ -933,46 +933,46 @@ def _scan_chunk_gradient(
     else:
         if use_delta_bias:
             delta_bias_tokens_2 = _per_token(delta_bias, sizes)
-            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(3, *sizes.lead, sizes.heads, P))
+            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(2, *sizes.lead, sizes.heads, P))
         else:
             raw_2 = delta
         step = raw_2.clamp(min=0.0)
     step_spread = _spread(step, -2, N)
     A_tokens = _per_token(A, sizes)
-    product = torch.mul(step_spread, A_tokens, out=room(4, *sizes.lead, sizes.heads, N, P))
-    exp = torch.exp(product, out=room(5, *sizes.lead, sizes.heads, N, P))
+    product = torch.mul(step_spread, A_tokens, out=room(3, *sizes.lead, sizes.heads, N, P))
+    exp = torch.exp(product, out=room(4, *sizes.lead, sizes.heads, N, P))
     expm1 = product.expm1_()
-    quotient = torch.div(expm1, A_tokens, out=room(6, *sizes.lead, sizes.heads, N, P))
+    quotient = torch.div(expm1, A_tokens, out=room(5, *sizes.lead, sizes.heads, N, P))
     u_spread = _spread(u, -2, N)
     B_heads = _per_value_head(B, sizes.heads, -2)
     B_heads_spread = _spread(B_heads, -1, P)
-    product_2 = torch.mul(u_spread, B_heads_spread, out=room(7, *sizes.lead, sizes.heads, N, P))
+    product_2 = torch.mul(u_spread, B_heads_spread, out=room(6, *sizes.lead, sizes.heads, N, P))
     product_3 = torch.mul(quotient, product_2, out=h_after)
-    _scan(room.tokens(5, *sizes.lead, sizes.heads, N, P), h_tokens)
+    _scan(room.tokens(4, *sizes.lead, sizes.heads, N, P), h_tokens)
     h = h_after
     if use_z:
         C_heads = _per_value_head(C, sizes.heads, -2)
-        dot = room(8, *sizes.lead, sizes.heads, P)
+        dot = room(1, *sizes.lead, sizes.heads, P)
         torch.bmm(C_heads.flatten(0, -2).unsqueeze(-2), h.flatten(0, -3), out=dot.flatten(0, -2).unsqueeze(-2))
         D_tokens = _per_token(D, sizes)
-        product_4 = torch.mul(D_tokens, u, out=room(9, *sizes.lead, sizes.heads, P))
+        product_4 = torch.mul(D_tokens, u, out=room(7, *sizes.lead, sizes.heads, P))
         y = dot.add_(product_4)
-        silu = torch.ops.aten.silu.out(z, out=room(9, *sizes.lead, sizes.heads, P))
+        silu = torch.ops.aten.silu.out(z, out=room(7, *sizes.lead, sizes.heads, P))
         d = silu.mul_(d_out)
         d_2 = y.mul_(d_out)
-        d_3 = torch.sigmoid(z, out=room(10, *sizes.lead, sizes.heads, P))
+        d_3 = torch.sigmoid(z, out=room(8, *sizes.lead, sizes.heads, P))
         d_4 = 1.0 - d_3
-        d_5 = torch.mul(z, d_4, out=room(11, *sizes.lead, sizes.heads, P))
+        d_5 = torch.mul(z, d_4, out=room(9, *sizes.lead, sizes.heads, P))
         d_6 = d_5.add_(1.0)
         d_7 = d_3.mul_(d_6)
         d_8 = d_2.mul_(d_7)
-        d_9 = torch.mul(d, u, out=room(10, *sizes.lead, sizes.heads, P))
-        d_10 = torch.mul(d, D_tokens, out=room(11, *sizes.lead, sizes.heads, P))
+        d_9 = torch.mul(d, u, out=room(8, *sizes.lead, sizes.heads, P))
+        d_10 = torch.mul(d, D_tokens, out=room(9, *sizes.lead, sizes.heads, P))
         d_11 = _over_tokens(d_9, sizes)
         d_spread = _spread(d, -2, N)
         C_heads_spread = _spread(C_heads, -1, P)
-        d_12 = torch.mul(d_spread, C_heads_spread, out=room(12, *sizes.lead, sizes.heads, N, P))
-        d_13 = room(13, *sizes.lead, sizes.heads, N)
+        d_12 = torch.mul(d_spread, C_heads_spread, out=room(10, *sizes.lead, sizes.heads, N, P))
+        d_13 = room(11, *sizes.lead, sizes.heads, N)
         torch.bmm(h.flatten(0, -3), d.flatten(0, -2).unsqueeze(-1), out=d_13.flatten(0, -2).unsqueeze(-1))
         d_14 = _per_key_head(d_13, sizes.key_heads, -2)
         d_z = d_8
@@ -983,13 +983,13 @@ def _scan_chunk_gradient(
     else:
         C_heads_2 = _per_value_head(C, sizes.heads, -2)
         D_tokens_2 = _per_token(D, sizes)
-        d_15 = torch.mul(d_out, u, out=room(14, *sizes.lead, sizes.heads, P))
-        d_16 = torch.mul(d_out, D_tokens_2, out=room(15, *sizes.lead, sizes.heads, P))
+        d_15 = torch.mul(d_out, u, out=room(9, *sizes.lead, sizes.heads, P))
+        d_16 = torch.mul(d_out, D_tokens_2, out=room(8, *sizes.lead, sizes.heads, P))
         d_17 = _over_tokens(d_15, sizes)
         d_out_spread = _spread(d_out, -2, N)
         C_heads_2_spread = _spread(C_heads_2, -1, P)
-        d_18 = torch.mul(d_out_spread, C_heads_2_spread, out=room(16, *sizes.lead, sizes.heads, N, P))
-        d_19 = room(17, *sizes.lead, sizes.heads, N)
+        d_18 = torch.mul(d_out_spread, C_heads_2_spread, out=room(10, *sizes.lead, sizes.heads, N, P))
+        d_19 = room(11, *sizes.lead, sizes.heads, N)
         torch.bmm(h.flatten(0, -3), d_out.flatten(0, -2).unsqueeze(-1), out=d_19.flatten(0, -2).unsqueeze(-1))
         d_20 = _per_key_head(d_19, sizes.key_heads, -2)
         d_z = _zeros_like(z)
@@ -997,17 +997,17 @@ def _scan_chunk_gradient(
         d_D = d_17
         d_h = d_18
         d_C = d_20
-    d_21 = room(18, *sizes.lead, sizes.heads, N, P)
-    _scan_gradient(d_h.unbind(), room.tokens(5, *sizes.lead, sizes.heads, N, P), d_h_last, room.tokens(18, *sizes.lead, sizes.heads, N, P))
+    d_21 = room(12, *sizes.lead, sizes.heads, N, P)
+    _scan_gradient(d_h.unbind(), room.tokens(4, *sizes.lead, sizes.heads, N, P), d_h_last, room.tokens(12, *sizes.lead, sizes.heads, N, P))
     d_22 = h_states[:-1]
-    d_23 = torch.mul(d_21, d_22, out=room(19, *sizes.lead, sizes.heads, N, P))
+    d_23 = torch.mul(d_21, d_22, out=room(13, *sizes.lead, sizes.heads, N, P))
     d_24 = d_21[0] * exp[0]
     d_25 = product_2.mul_(d_21)
     d_26 = d_21.mul_(quotient)
-    d_29 = room(20, *sizes.lead, sizes.heads, N)
+    d_29 = room(14, *sizes.lead, sizes.heads, N)
     torch.bmm(d_26.flatten(0, -3), u.flatten(0, -2).unsqueeze(-1), out=d_29.flatten(0, -2).unsqueeze(-1))
     d_30 = _per_key_head(d_29, sizes.key_heads, -2)
-    d_31 = room(21, *sizes.lead, sizes.heads, P)
+    d_31 = room(7, *sizes.lead, sizes.heads, P)
     torch.bmm(B_heads.flatten(0, -2).unsqueeze(-2), d_26.flatten(0, -3), out=d_31.flatten(0, -2).unsqueeze(-2))
     d_u_2 = d_31.add_(d_u)
     d_32 = d_25.div_(A_tokens)
@@ -1017,7 +1017,7 @@ def _scan_chunk_gradient(
     d_36 = d_32.mul_(d_35)
     d_37 = d_23.mul_(exp)
     d_product = d_36.add_(d_37)
-    d_38 = torch.mul(d_product, A_tokens, out=room(19, *sizes.lead, sizes.heads, N, P))
+    d_38 = torch.mul(d_product, A_tokens, out=room(13, *sizes.lead, sizes.heads, N, P))
     d_39 = d_product.mul_(step_spread)
     d_A_tokens = d_34.add_(d_39)
     d_40 = _over_tokens(d_A_tokens, sizes)
@@ -1025,10 +1025,10 @@ def _scan_chunk_gradient(
     if delta_softplus:
         if use_delta_bias:
             delta_bias_tokens = _per_token(delta_bias, sizes)
-            raw = torch.add(delta, delta_bias_tokens, out=room(22, *sizes.lead, sizes.heads, P))
+            raw = torch.add(delta, delta_bias_tokens, out=room(15, *sizes.lead, sizes.heads, P))
         else:
             raw = delta
-        d_42 = torch.sigmoid(raw, out=room(23, *sizes.lead, sizes.heads, P))
+        d_42 = torch.sigmoid(raw, out=room(16, *sizes.lead, sizes.heads, P))
         d_43 = d_42.mul_(d_41)
         if use_delta_bias:
             d_44 = _over_tokens(d_43, sizes)
@@ -1042,7 +1042,7 @@ def _scan_chunk_gradient(
     else:
         if use_delta_bias:
             delta_bias_tokens_2 = _per_token(delta_bias, sizes)
-            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(24, *sizes.lead, sizes.heads, P))
+            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(16, *sizes.lead, sizes.heads, P))
         else:
             raw_2 = delta
         d_45 = torch.where(0.0 <= raw_2, d_41, 0.0)
@@ -1069,7 +1069,7 @@ def _scan_chunk_gradient(
 
 
 _TOGETHER = 32768  # entries of the state that are scanned together: enough to outweigh a call, few enough for the caches
-_TILE = 196608  # entries of the states of all tokens of a tile
+_TILE = 98304  # entries of the states of all tokens of a tile
 _PANEL = 131072  # entries of the widest input, of the tokens whose vectors are computed together
 _TURNED = ('A',)  # params that are read by their other axis first
 

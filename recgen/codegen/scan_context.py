@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from recgen.analysis.scan_form import ScanForm
 from recgen.codegen.expressions import RESERVED, axis_line, local
 from recgen.codegen.scan_phases import phases, renamed
-from recgen.codegen.scan_printer import ScanPrinter, States, shape_text
+from recgen.codegen.scan_printer import ScanPrinter, States
+from recgen.codegen.scan_text import shape_text
 from recgen.codegen.torch_programs import operand_text, operations
 from recgen.derive.program import Scope, Value, assigned, mentioned
 from recgen.derive.scan import ScanPrograms, argument_values, scan_programs
@@ -16,7 +17,7 @@ from recgen.derive.scan import ScanPrograms, argument_values, scan_programs
 TOGETHER = 32768
 """Entries of the state that one call works on: measured on CPUs of two cores."""
 
-TILE = 196608
+TILE = 98304
 """Entries of the states of all tokens of a tile: few enough for a core's cache, enough to outweigh the calls."""
 
 PANEL = 131072
@@ -129,15 +130,17 @@ class _Forward:
         starts = (f"{names.memory[v.name]}[0] = {f.name}" for v, f in zip(programs.scanned, programs.first, strict=True))
         places = {v.name: next(rooms) for v in parts.collected}
         collected = (f"{whole[v.name]} = room({places[v.name]}, {shape_text(v)})" for v in parts.collected)
-        read = mentioned(parts.tiles) | mentioned(parts.after) | {x.name for _, x in programs.forward.results if isinstance(x, Value)}
+        late = mentioned(parts.after) | {x.name for _, x in programs.forward.results if isinstance(x, Value)}
         like = programs.first[0].name
-        self.before = (*ScanPrinter(like, rooms, {}).lines(parts.before, read), *memory, *starts, *collected)
+        before = ScanPrinter(like, rooms, {})
+        self.before = (*before.lines(parts.before, mentioned(parts.tiles) | late), *memory, *starts, *collected)
         cut = (_states_line(v, names.states[v.name], numbers[v.name]) for v in programs.scanned)
         kept = frozenset(whole)
         self.tiles = (*cut, *ScanPrinter(like, rooms, names.states, whole).lines(tiles, kept))
         self.results = tuple(whole.get(text, text) for text in (operand_text(x) for _, x in programs.forward.results))
         after = ScanPrinter(like, rooms, {})
         after.room = {whole[name]: number for name, number in places.items()}
+        after.free = before.unread(parts.before, frozenset(late))
         self.after = after.lines(renamed(parts.after, whole), frozenset(self.results))
 
 

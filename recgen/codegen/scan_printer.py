@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from recgen.codegen.scan_text import dot_text, matrix_vector, product_text, shape_text, spread_text, sum_text
 from recgen.codegen.torch_programs import INDENT, assignment, operand_text
 from recgen.derive.program import Assign, Branch, Literal, Operand, Statement, Value, mentioned
 from recgen.derive.scan import last_reads
@@ -48,7 +49,9 @@ class ScanPrinter:
         self.like, self.rooms, self.states, self.collected = like, rooms, states, collected or {}
         self.last: dict[str, int] = {}
         self.room: dict[str, int] = {}
-        self.free: dict[str, list[int]] = {}
+        self.chosen: dict[str, list[int]] = {}
+        self.free: dict[int, str] = {}
+        self.owned: dict[int, str] = {}
         self.ahead: dict[str, str] = {}
         self.nothing: set[str] = set()
 
@@ -63,12 +66,39 @@ class ScanPrinter:
                 found += self._assign(s, i)
                 self._leave(s, i)
                 continue
-            # What a choice makes has rooms of its own, and what it is made of stays where it is.
-            targets = frozenset(v.name for v in s.targets) | kept
-            sides = (ScanPrinter(self.like, self.rooms, self.states, self.collected).lines(body, targets) for body in (s.then, s.otherwise))
-            for head, body in zip((f"if {s.option}:", "else:"), sides, strict=True):
-                found += [head, *(INDENT + line for line in body or ("pass",))]
+            found += self._sides(s, kept)
         return tuple(found)
+
+    def _sides(self, branch: Branch, kept: frozenset[str]) -> list[str]:
+        """A choice: what it is made of stays where it is. Only one side runs, so that both take the same rooms."""
+        found: list[str] = []
+        owned, held = dict(self.free), set()
+        for head, body in ((f"if {branch.option}:", branch.then), ("else:", branch.otherwise)):
+            side = ScanPrinter(self.like, self.rooms, self.states, self.collected)
+            side.free, side.owned = dict(owned), dict(owned)
+            found += [head, *(INDENT + line for line in side.lines(body, frozenset(v.name for v in branch.targets) | kept) or ("pass",))]
+            owned |= side.owned
+            held |= side.owned.keys() - side.free.keys()
+            shared = mentioned(tuple(s for s in body if isinstance(s, Branch) or s.op in _ALIASES))
+            for target in branch.targets:
+                if target.name not in shared:  # else another result may lie in the same room
+                    self.chosen.setdefault(target.name, []).extend(side.held(target.name))
+        self.free = {room: axis for room, axis in owned.items() if room not in held}
+        self.owned |= owned
+        return found
+
+    def held(self, name: str) -> list[int]:
+        """The rooms that a value may lie in."""
+        return [*self.chosen.get(name, ()), *((self.room[name],) if name in self.room else ())]
+
+    def unread(self, statements: tuple[Statement, ...], kept: frozenset[str]) -> dict[int, str]:
+        """The rooms that these statements, printed here, leave to others, if of their values only the kept are read after them."""
+        ends = _ends(statements, kept)
+        found = dict(self.free)
+        for target in (t for s in statements for t in (s.targets if isinstance(s, Branch) else (s.target,))):
+            if ends.get(target.name, 0) < len(statements):
+                found |= dict.fromkeys(self.held(target.name), target.axis)
+        return found
 
     def _writes_ahead(self, statements: tuple[Statement, ...]) -> dict[str, str]:
         """Writes that only their scan reads are made where the states will stand."""
@@ -89,8 +119,8 @@ class ScanPrinter:
             found = [*moved, f"_scan({self._tokens(s.args[0])}, {states.tokens})", f"{name} = {states.after}"]
         elif s.op == "scan_gradient":
             found = self._scan_gradient(s, at)
-        elif s.op == "dot" and _entries(s.target) and _matrix_vector(s):
-            found = [f"{name} = {place or self._new_room(s.target)}", _product(s)]
+        elif s.op == "dot" and _entries(s.target) and matrix_vector(s):
+            found = [f"{name} = {place or self._new_room(s.target)}", product_text(s)]
         elif s.op in _CALLS and place:
             found = [f"{name} = {_CALLS[s.op].format(*(operand_text(a) for a in s.args), room=place)}"]
         else:
@@ -125,7 +155,7 @@ class ScanPrinter:
             return _SCANS[s.op].format(*names)
         if s.op in ("spread", "sum", "dot"):
             assert isinstance(s.args[0], Value)
-            return {"spread": _spread, "sum": _sum, "dot": _dot}[s.op](s)
+            return {"spread": spread_text, "sum": sum_text, "dot": dot_text}[s.op](s)
         if s.op == "copy" and isinstance(s.args[0], Literal):
             return f"{self.like}.new_full((), {names[0]}).expand({shape_text(s.target)})"
         if s.op in ("heads", "sum_heads"):
@@ -155,8 +185,10 @@ class ScanPrinter:
         return _CALLS[s.op].format(*names, room=self._new_room(s.target)) if fits else ""
 
     def _new_room(self, target: Value) -> str:
-        free = self.free.setdefault(target.axis, [])
-        self.room[target.name] = free.pop() if free else next(self.rooms)
+        free = [room for room, axis in self.free.items() if axis == target.axis]
+        room = self.room[target.name] = free[-1] if free else next(self.rooms)
+        self.free.pop(room, None)
+        self.owned[room] = target.axis
         return f"room({self._place_of(target)})"
 
     def _place_of(self, value: Value) -> str:
@@ -166,10 +198,12 @@ class ScanPrinter:
     def _leave(self, s: Assign, at: int) -> None:
         """Rooms of operands that end here are free; but another name of the same memory keeps them."""
         for operand in s.args:
-            if isinstance(operand, Value) and operand.name in self.room and self.last[operand.name] == at:
-                room = self.room.pop(operand.name)
+            if isinstance(operand, Value) and self.held(operand.name) and self.last[operand.name] == at:
+                rooms = self.held(operand.name)
+                self.room.pop(operand.name, None)
+                self.chosen.pop(operand.name, None)
                 if s.op not in _ALIASES:
-                    self.free.setdefault(operand.axis, []).append(room)
+                    self.free |= dict.fromkeys(rooms, operand.axis)
 
 
 def _nothing(statements: tuple[Statement, ...]) -> set[str]:
@@ -196,7 +230,7 @@ def _ends(statements: tuple[Statement, ...], kept: frozenset[str]) -> dict[str, 
 
 def _whole(s: Assign) -> bool:
     """Whether an operation makes every entry of vectors or matrices of every token and head, and can make them anywhere."""
-    return _entries(s.target) and isinstance(s.args[0], Value) and (s.op in _CALLS or (s.op == "dot" and _matrix_vector(s)))
+    return _entries(s.target) and isinstance(s.args[0], Value) and (s.op in _CALLS or (s.op == "dot" and matrix_vector(s)))
 
 
 def _entries(target: Value) -> bool:
@@ -209,65 +243,3 @@ _SCANS = {
     "later": "_later({0})",
     "at_first": "{0}[0].clone()",
 }
-
-
-def _spread(s: Assign) -> str:
-    """A view over more axes."""
-    (source,) = s.args
-    assert isinstance(source, Value)
-    text = source.name
-    for i, axis in reversed(tuple(enumerate(s.target.axes))):
-        if axis not in source.axes:
-            text = f"_spread({text}, {i - len(s.target.axes)}, {axis})"
-    return text
-
-
-def _sum(s: Assign) -> str:
-    (source,) = s.args
-    assert isinstance(source, Value)
-    places = tuple(i - len(source.axes) for i, axis in enumerate(source.axes) if axis not in s.target.axes)
-    return f"{source.name}.sum({places[0] if len(places) == 1 else places})"
-
-
-def _factors(s: Assign) -> tuple[Value, Value]:
-    """The operands of a contraction, the one with more axes first."""
-    left, right = s.args
-    assert isinstance(left, Value) and isinstance(right, Value)
-    return (left, right) if len(left.axes) == 2 else (right, left)
-
-
-def shape_text(value: Value) -> str:
-    """The shape of a value, in the names of the printed functions."""
-    lead = "*sizes.lead, " if value.per_token else ""
-    return f"{lead}sizes.{'key_heads' if value.grouped else 'heads'}{''.join(f', {a}' for a in value.axes)}"
-
-
-def _matrix_vector(s: Assign) -> bool:
-    """Whether a contraction is a product of one matrix and one vector."""
-    matrix, vector = _factors(s)
-    return len(matrix.axes) == 2 and len(vector.axes) == 1 and set(matrix.axes) == {vector.axis, s.target.axis}
-
-
-def _product(s: Assign) -> str:
-    """The product of matrices and vectors into the memory that the target has."""
-    matrix, vector = _factors(s)
-    name, flat = s.target.name, f"{matrix.name}.flatten(0, -3)"
-    if vector.axis == matrix.axes[0]:
-        return f"torch.bmm({vector.name}.flatten(0, -2).unsqueeze(-2), {flat}, out={name}.flatten(0, -2).unsqueeze(-2))"
-    return f"torch.bmm({flat}, {vector.name}.flatten(0, -2).unsqueeze(-1), out={name}.flatten(0, -2).unsqueeze(-1))"
-
-
-def _dot(s: Assign) -> str:
-    """A contraction: of vectors by their sum, of matrix and vector as a product, anything else by letters."""
-    matrix, vector = _factors(s)
-    if len(matrix.axes) == len(vector.axes) == 1 and not s.target.axis:
-        return f"({vector.name} * {matrix.name}).sum(-1)"
-    if _matrix_vector(s):
-        if vector.axis == matrix.axes[0]:
-            return f"({vector.name}.unsqueeze(-2) @ {matrix.name}).squeeze(-2)"
-        return f"({matrix.name} @ {vector.name}.unsqueeze(-1)).squeeze(-1)"
-    left, right = s.args
-    assert isinstance(left, Value) and isinstance(right, Value)
-    letters = dict(zip(dict.fromkeys((*left.axes, *right.axes)), "abc", strict=False))
-    one, other, out = ("".join(letters[a] for a in v.axes) for v in (left, right, s.target))
-    return f'torch.einsum("...{one},...{other}->...{out}", {left.name}, {right.name})'
