@@ -59,10 +59,11 @@ def test_kept_states_are_those_before_every_chunk(case: Case, monkeypatch: pytes
     torch.testing.assert_close(pieces, whole, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("panel", [3, 100])
 @each_scan
-def test_tokens_side_by_side(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inputs with their tokens contiguous, as convolutions leave them, are turned by panels to the same numbers."""
-    cut(case, monkeypatch, 4, 3)
+def test_tokens_side_by_side(case: Case, panel: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs with their tokens contiguous, as convolutions leave them, are turned by panels, or in one, to the same numbers."""
+    cut(case, monkeypatch, 4, panel)
     sample = draw(case, TOKENS, batch=3).to(torch.float32)
     incoming = cotangents(case, sample)
     turned = {k: side_by_side(x) if x.dim() > 1 and x.shape[1] == TOKENS else x for k, x in sample.inputs.items()}
