@@ -793,14 +793,14 @@ def _spread(x: torch.Tensor, axis: int, size: int) -> torch.Tensor:
     return x.expand(*x.shape[:axis], size, *x.shape[axis + 1 or x.dim() :])
 
 
-def _tiles(sizes: _Sizes, tile: int) -> Iterator[tuple[slice, _Sizes]]:
-    """The tokens of every tile, and its sizes."""
-    part = sizes
-    for start in range(0, sizes.tokens, tile):
+def _tiles(sizes: _Sizes, tile: int, *whole: torch.Tensor) -> Iterator[tuple[Any, ...]]:
+    """The tokens of every tile, its sizes, and what it has of each of these tensors."""
+    part, cuts = sizes, [x.split(tile) for x in whole]
+    for i, start in enumerate(range(0, sizes.tokens, tile)):
         stop = min(start + tile, sizes.tokens)
         if part.tokens != stop - start:
             part = sizes._replace(lead=(stop - start, *sizes.lead[1:]), tokens=stop - start)
-        yield slice(start, stop), part
+        yield slice(start, stop), part, *(x[i] for x in cuts)
 
 
 def _scan_tokens(
@@ -833,14 +833,14 @@ def _scan_tokens(
     if delta_softplus:
         if use_delta_bias:
             delta_bias_tokens = _per_token(delta_bias, sizes)
-            raw = torch.add(delta, delta_bias_tokens, out=room(3, *sizes.lead, sizes.heads, P))
+            raw = torch.add(delta, delta_bias_tokens, out=room(2, *sizes.lead, sizes.heads, P))
         else:
             raw = delta
-        step = torch.logaddexp(raw, raw.new_zeros(()), out=room(4, *sizes.lead, sizes.heads, P))
+        step = torch.logaddexp(raw, raw.new_zeros(()), out=room(3, *sizes.lead, sizes.heads, P))
     else:
         if use_delta_bias:
             delta_bias_tokens_2 = _per_token(delta_bias, sizes)
-            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(4, *sizes.lead, sizes.heads, P))
+            raw_2 = torch.add(delta, delta_bias_tokens_2, out=room(3, *sizes.lead, sizes.heads, P))
         else:
             raw_2 = delta
         step = raw_2.clamp(min=0.0)
@@ -849,31 +849,41 @@ def _scan_tokens(
     u_spread = _spread(u, -2, N)
     B_heads = _per_value_head(B, sizes.heads, -2)
     B_heads_spread = _spread(B_heads, -1, P)
-    if use_z:
-        C_heads = _per_value_head(C, sizes.heads, -2)
-    else:
-        C_heads_2 = _per_value_head(C, sizes.heads, -2)
+    C_heads = _per_value_head(C, sizes.heads, -2)
     h_memory = room(0, tile + 1, *sizes.lead[1:], sizes.heads, N, P)
     h_memory[0] = h_first
     dot_tiles = room(1, *sizes.lead, sizes.heads, P)
-    dot_2_tiles = room(2, *sizes.lead, sizes.heads, P)
     whole = sizes
-    for at, sizes in _tiles(whole, tile):
+    for (
+        at,
+        sizes,
+        step_spread_tile,
+        A_tokens_tile,
+        u_spread_tile,
+        B_heads_spread_tile,
+        C_heads_tile,
+        dot_tiles_tile,
+    ) in _tiles(
+        whole,
+        tile,
+        step_spread,
+        A_tokens,
+        u_spread,
+        B_heads_spread,
+        C_heads,
+        dot_tiles,
+    ):
         h_states, h_after, h_tokens = room.states(0, sizes.tokens + 1, *sizes.lead[1:], sizes.heads, N, P)
-        product = torch.mul(step_spread[at], A_tokens[at], out=room(5, *sizes.lead, sizes.heads, N, P))
-        exp = torch.exp(product, out=room(6, *sizes.lead, sizes.heads, N, P))
+        product = torch.mul(step_spread_tile, A_tokens_tile, out=room(4, *sizes.lead, sizes.heads, N, P))
+        exp = torch.exp(product, out=room(5, *sizes.lead, sizes.heads, N, P))
         expm1 = product.expm1_()
-        quotient = expm1.div_(A_tokens[at])
-        product_2 = torch.mul(u_spread[at], B_heads_spread[at], out=room(7, *sizes.lead, sizes.heads, N, P))
+        quotient = expm1.div_(A_tokens_tile)
+        product_2 = torch.mul(u_spread_tile, B_heads_spread_tile, out=room(6, *sizes.lead, sizes.heads, N, P))
         product_3 = torch.mul(quotient, product_2, out=h_after)
-        _scan(room.tokens(6, *sizes.lead, sizes.heads, N, P), h_tokens)
+        _scan(room.tokens(5, *sizes.lead, sizes.heads, N, P), h_tokens)
         h = h_after
-        if use_z:
-            dot = dot_tiles[at]
-            torch.bmm(C_heads[at].flatten(0, -2).unsqueeze(-2), h.flatten(0, -3), out=dot.flatten(0, -2).unsqueeze(-2))
-        else:
-            dot_2 = dot_2_tiles[at]
-            torch.bmm(C_heads_2[at].flatten(0, -2).unsqueeze(-2), h.flatten(0, -3), out=dot_2.flatten(0, -2).unsqueeze(-2))
+        dot = dot_tiles_tile
+        torch.bmm(C_heads_tile.flatten(0, -2).unsqueeze(-2), h.flatten(0, -3), out=dot.flatten(0, -2).unsqueeze(-2))
         keep(
             at.start,
             (
@@ -882,16 +892,15 @@ def _scan_tokens(
         )
         h_tokens[0].copy_(h_tokens[-1])
     sizes = whole
+    D_tokens = _per_token(D, sizes)
     if use_z:
-        D_tokens = _per_token(D, sizes)
-        product_4 = torch.mul(D_tokens, u, out=room(4, *sizes.lead, sizes.heads, P))
+        product_4 = torch.mul(D_tokens, u, out=room(3, *sizes.lead, sizes.heads, P))
         y = product_4.add_(dot_tiles)
-        silu = torch.ops.aten.silu.out(z, out=room(3, *sizes.lead, sizes.heads, P))
+        silu = torch.ops.aten.silu.out(z, out=room(2, *sizes.lead, sizes.heads, P))
         out = y.mul_(silu)
     else:
-        D_tokens_2 = _per_token(D, sizes)
-        product_6 = torch.mul(D_tokens_2, u, out=room(4, *sizes.lead, sizes.heads, P))
-        out = product_6.add_(dot_2_tiles)
+        product_6 = torch.mul(D_tokens, u, out=room(3, *sizes.lead, sizes.heads, P))
+        out = product_6.add_(dot_tiles)
     return (
         out,
         h_memory[0],

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recgen.analysis.scan_form import ScanForm
 from recgen.codegen.expressions import RESERVED, axis_line, local
-from recgen.codegen.scan_phases import phases, renamed
+from recgen.codegen.scan_phases import phases, renamed, shared
 from recgen.codegen.scan_printer import ScanPrinter, States
 from recgen.codegen.scan_text import shape_text
 from recgen.codegen.torch_programs import operand_text, operations
-from recgen.derive.program import Scope, Value, assigned, mentioned
+from recgen.derive.program import Assign, Scope, Value, assigned, mentioned
 from recgen.derive.scan import ScanPrograms, argument_values, scan_programs
 
 TOGETHER = 32768
@@ -29,13 +29,16 @@ class ScanContext:
     """Lines for `templates/torch/scan_chunk.py.j2` and `scan.py.j2`.
 
     `first`, the states at the start, are parameters of both bodies, `parameters` all that the backward adds to the arguments. The forward
-    is in three parts: `before` the tiles, one of the `tiles`, `after` them; `kept` are all its states, and that before it, in a tile.
+    is in three parts: `before` the tiles, one of the `tiles`, `after` them; `parts` are the names of what a tile has of the values that are
+    `cut`, and `kept` all its states, and that before it.
     `turned_params`: matrices that the bodies read by their other axis first; `later` and `spread`: what they use.
     """
 
     first: tuple[str, ...]
     parameters: tuple[str, ...]
     before: tuple[str, ...]
+    parts: tuple[str, ...]
+    cut: tuple[str, ...]
     tiles: tuple[str, ...]
     kept: tuple[str, ...]
     advance: tuple[str, ...]
@@ -75,12 +78,14 @@ def build_scan_context(form: ScanForm) -> ScanContext:
     first = tuple(v.name for v in programs.first)
     asked = (cotangents[name].name if name in cotangents else f"_d_{name}" for name in recurrence.outputs)
     names = _Names(programs, reserved)
-    forward = _Forward(programs, names)
+    forward = _Forward(programs, names, frozenset(local(a.name) for a in recurrence.arguments if a.needed_if))
     used = operations(programs.forward.statements) | operations(programs.backward.statements)
     return ScanContext(
         first=first,
         parameters=(*first, *asked, *(v.name for v in programs.last)),
         before=(*sizes, *forward.before),
+        parts=tuple(forward.views.values()),
+        cut=tuple(forward.views),
         tiles=forward.tiles,
         kept=tuple(f"{names.states[v.name].whole}{'.mT' * turn}" for v, turn in zip(programs.scanned, across, strict=True)),
         advance=tuple("{0}[0].copy_({0}[-1])".format(names.states[v.name].tokens) for v in programs.scanned),
@@ -112,19 +117,26 @@ class _Names:
             v.name: States(*(self._scope.fresh(f"{v.name}_{kind}") for kind in ("states", "after", "tokens"))) for v in programs.scanned
         }
 
-    def tiles(self, value: Value) -> str:
+    def tiles(self, name: str) -> str:
         """A name for a value of all tiles."""
-        return self._scope.fresh(f"{value.name}_tiles")
+        return self._scope.fresh(f"{name}_tiles")
+
+    def tile(self, name: str) -> str:
+        """A name for what one tile has of a value."""
+        return self._scope.fresh(f"{name}_tile")
 
 
 class _Forward:
     """The lines of the forward: vectors before, matrices tile by tile, vectors after."""
 
-    def __init__(self, programs: ScanPrograms, names: _Names) -> None:
-        parts = phases(programs.forward)
+    def __init__(self, programs: ScanPrograms, names: _Names, optional: frozenset[str]) -> None:
+        parts = phases(replace(programs.forward, statements=shared(programs.forward.statements)))
         rooms = itertools.count()
-        whole = {v.name: names.tiles(v) for v in parts.collected}
-        tiles = renamed(parts.tiles, {name: f"{name}[at]" for name in parts.cut})
+        whole = {v.name: names.tiles(v.name) for v in parts.collected}
+        early = (*programs.forward.inputs, *(s.target for s in parts.before if isinstance(s, Assign)))
+        sure = tuple(v.name for v in early if v.name in parts.cut & mentioned(parts.tiles) and v.name not in optional)
+        self.views = {name: names.tile(name) for name in (*sure, *whole.values())}
+        tiles = renamed(parts.tiles, {name: self.views.get(name, f"{name}[at]") for name in parts.cut})
         numbers = {v.name: next(rooms) for v in programs.scanned}
         memory = (f"{names.memory[v.name]} = room({_states_place(v, numbers[v.name], 'tile')})" for v in programs.scanned)
         starts = (f"{names.memory[v.name]}[0] = {f.name}" for v, f in zip(programs.scanned, programs.first, strict=True))
@@ -135,8 +147,8 @@ class _Forward:
         before = ScanPrinter(like, rooms, {})
         self.before = (*before.lines(parts.before, mentioned(parts.tiles) | late), *memory, *starts, *collected)
         cut = (_states_line(v, names.states[v.name], numbers[v.name]) for v in programs.scanned)
-        kept = frozenset(whole)
-        self.tiles = (*cut, *ScanPrinter(like, rooms, names.states, whole).lines(tiles, kept))
+        printer = ScanPrinter(like, rooms, names.states, {name: self.views[text] for name, text in whole.items()})
+        self.tiles = (*cut, *printer.lines(tiles, frozenset(whole)))
         self.results = tuple(whole.get(text, text) for text in (operand_text(x) for _, x in programs.forward.results))
         after = ScanPrinter(like, rooms, {})
         after.room = {whole[name]: number for name, number in places.items()}

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from recgen.derive.program import Assign, Branch, Operand, Program, Statement, Value, assigned
 
 PHASES = ("before", "tiles", "after")
+_MOVED = ("heads", "tokens", "spread", "dot")
+"""Operations that a choice loses nothing by leaving to what comes before it: elementwise ones run in the memory of what it makes."""
 
 
 @dataclass(frozen=True)
@@ -99,3 +101,30 @@ def renamed(statements: tuple[Statement, ...], names: dict[str, str]) -> tuple[S
         else:
             found.append(replace(s, then=renamed(s.then, names), otherwise=renamed(s.otherwise, names)))
     return tuple(found)
+
+
+def shared(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """Views and contractions that both sides of a choice make alike of what was there before it are made before it."""
+    found: list[Statement] = []
+    for s in statements:
+        if isinstance(s, Assign):
+            found.append(s)
+            continue
+        then, otherwise = shared(s.then), shared(s.otherwise)
+        for mine in then:
+            twin = _twin(mine, then, otherwise, s.targets)
+            if twin is not None:
+                found.append(mine)
+                then = tuple(x for x in then if x is not mine)
+                name = mine.target.name if isinstance(mine, Assign) else ""
+                otherwise = renamed(tuple(x for x in otherwise if x is not twin), {twin.target.name: name})
+        found.append(replace(s, then=then, otherwise=otherwise))
+    return tuple(found)
+
+
+def _twin(s: Statement, then: tuple[Statement, ...], otherwise: tuple[Statement, ...], targets: tuple[Value, ...]) -> Assign | None:
+    """The other side's assignment of the same, where neither is a result of the choice or made of what only one side makes."""
+    if not isinstance(s, Assign) or s.op not in _MOVED or s.target in targets or not _names(s).isdisjoint(assigned((*then, *otherwise))):
+        return None
+    same = (x for x in otherwise if isinstance(x, Assign) and replace(x, target=s.target) == s and x.target not in targets)
+    return next((x for x in same if replace(x.target, name=s.target.name) == s.target), None)

@@ -125,7 +125,7 @@ class ScanPrinter:
             found = [f"{name} = {_CALLS[s.op].format(*(operand_text(a) for a in s.args), room=place)}"]
         else:
             found, place = [f"{name} = {self._text(s, at)}"], ""
-        return found if place or name not in self.collected else [*found, f"{self.collected[name]}[at] = {name}"]
+        return found if place or name not in self.collected else [*found, f"{self.collected[name]}.copy_({name})"]
 
     def _scan_gradient(self, s: Assign, at: int) -> list[str]:
         """The scan from the last token to the first, in the memory of the gradients that it adds up if they end here."""
@@ -145,7 +145,7 @@ class ScanPrinter:
         name = s.target.name
         if not _whole(s) or name in self.nothing:
             return ""
-        return self.ahead[name] if name in self.ahead else f"{self.collected[name]}[at]" if name in self.collected else ""
+        return self.ahead[name] if name in self.ahead else self.collected.get(name, "")
 
     def _text(self, s: Assign, at: int) -> str:
         names = [operand_text(a) for a in s.args]

@@ -75,5 +75,5 @@ def test_tokens_side_by_side(case: Case, panel: int, monkeypatch: pytest.MonkeyP
 def test_tiles_hold_what_is_wide(path: Path) -> None:
     """Vectors that no state is read for are computed outside the loop over tiles."""
     text = compiled(path).module.text.split("def _scan_tokens(")[1].split("def _scan_chunk_gradient(")[0]
-    before, loop = text.split("for at, sizes in _tiles(whole, tile):")
+    before, loop = text.split(") in _tiles(")
     assert "_scan(" in loop and "_scan(" not in before
