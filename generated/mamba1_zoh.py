@@ -1287,32 +1287,6 @@ def _incoming_gradient(
     if gradient is None:
         return like.new_zeros(()).expand(*part.lead, part.heads, *(_size_of(a, arguments) for a in axes))
     return _by_tokens(gradient[rows, start:stop], like.dtype, room, number)
-
-
-def _triton_chunk_forward(
-    arguments: tuple[torch.Tensor | None, ...],
-    options: tuple[Any, ...],
-    initial: tuple[torch.Tensor | None, ...],
-    cu_seqlens: torch.Tensor | None,
-    _: int,
-    save: bool,
-) -> tuple[torch.Tensor, ...]:
-    """The kernel that takes one token after another: a program holds the states of its block of channels, and blocks fill the GPU."""
-    return _triton_recurrent_forward(*arguments, *options, *initial, cu_seqlens, save)
-
-
-def _triton_chunk_backward(
-    arguments: tuple[torch.Tensor | None, ...],
-    options: tuple[Any, ...],
-    initial: tuple[torch.Tensor | None, ...],
-    cu_seqlens: torch.Tensor | None,
-    _: int,
-    saved: torch.Tensor,
-    d_outputs: tuple[torch.Tensor | None, ...],
-    d_final: tuple[torch.Tensor | None, ...],
-) -> tuple[torch.Tensor | None, ...]:
-    """Its backward: states again from those that were kept, then from the last token to the first."""
-    return _triton_recurrent_backward(*arguments, *options, *initial, cu_seqlens, saved, *d_outputs, *d_final)
 @_jit
 def _tl_exp(x):
     """exp(x); in float32 by the one instruction that GPUs have, which makes 0 of what is below 1.2e-38."""
@@ -1339,10 +1313,16 @@ def _tl_log1p(x):
 
 @_jit
 def _tl_expm1(x):
-    """exp(x) - 1, right to the last digits of a small x (Higham 2002, section 1.14.1)."""
+    """exp(x) - 1, right to the last digits of a small x: in float32 by its series, in float64 by Higham 2002, section 1.14.1."""
     u = tl.exp(x)
-    small = (u - 1.0) * (x / tl.where(u == 1.0, 1.0, tl.log(u)))
-    return tl.where(tl.abs(x) > 1.0, u - 1.0, tl.where(u == 1.0, x, small))
+    if x.dtype == tl.float32:
+        tail = 1.9841270e-4 + x * (2.4801587e-5 + x * (2.7557319e-6 + x * 2.7557319e-7))
+        tail = 0.16666667 + x * (0.041666667 + x * (0.0083333333 + x * (0.0013888889 + x * tail)))
+        result = tl.where(tl.abs(x) > 1.0, u - 1.0, x + x * x * (0.5 + x * tail))
+    else:
+        small = (u - 1.0) * (x / tl.where(u == 1.0, 1.0, tl.log(u)))
+        result = tl.where(tl.abs(x) > 1.0, u - 1.0, tl.where(u == 1.0, x, small))
+    return result
 
 
 @_jit
@@ -2477,6 +2457,762 @@ def _triton_recurrent_backward(
     )
 
 
+@_jit
+def _tl_row(x, at):
+    """The token of a tile where `at` holds, for nothing where tokens lie in registers: all others are zeros."""
+    bits = tl.where(at, x.to(tl.int32, bitcast=True), 0)
+    return tl.sum(bits, 0, keep_dims=True).to(tl.float32, bitcast=True)
+
+
+@_jit
+def _tl_scan(decay, write, state, at, count, BT: tl.constexpr):
+    """S_t = decay_t S_{t-1} + write_t over the first `count` tokens: the states after every token, before it, and after the last."""
+    after = write
+    before = write
+    for i in tl.static_range(BT):
+        before = tl.where(at == i, state, before)
+        state = tl.where(i < count, _tl_row(decay, at == i) * state + _tl_row(write, at == i), state)
+        after = tl.where(at == i, state, after)
+    return after, before, state
+
+
+@_jit
+def _tl_scan_gradient(gradient, decay, later, at, count, BT: tl.constexpr):
+    """The same backwards: G_t = gradient_t + decay_{t+1} G_{t+1}, `later` after the last token; and decay_0 G_0, the first state's."""
+    total = gradient
+    for i in tl.static_range(BT):
+        here = at == BT - 1 - i
+        found = later + _tl_row(gradient, here)
+        total = tl.where(here, found, total)
+        later = tl.where(BT - 1 - i < count, _tl_row(decay, here) * found, later)
+    return total, later
+
+
+@_jit
+def _tl_passed(total, decay, at, count, BT: tl.constexpr):
+    """What `total` of a state is left after a tile's tokens."""
+    for i in tl.static_range(BT):
+        total = tl.where(i < count, _tl_row(decay, at == i) * total, total)
+    return total
+
+
+def _triton_scan_tiles(_size_P, _size_N, _entries, _most_lanes):
+    """The block of every axis, the programs that share one and the lanes along it, the tokens of a tile, and warps, for so many entries."""
+    _block_N = max(triton.next_power_of_2(_size_N), 1)
+    _held = max(_block_N, 1)
+    _NV = _lanes = 1
+    _whole = max(triton.next_power_of_2(_size_P), 1)
+    _block_P = min(_whole, max(_entries // _held, 8), 32)
+    _lanes = min(_block_P, _most_lanes)
+    _NV = triton.cdiv(_size_P, _block_P)
+    _held *= _block_P
+    _tokens = min(max(_entries // _held, 1), 16)
+    return _block_N, _block_P, _NV, _lanes, _tokens, min(max(_held // 2048, 1), 16)
+
+
+def _triton_scan_span(tokens, rows, programs, like):
+    """The segments that sequences are cut into, and their tokens: more than one where so many `programs` are too few for the GPU."""
+    if like.is_cuda:
+        processors = torch.cuda.get_device_properties(like.device).multi_processor_count
+        segments = min(8 * processors // max(programs, 1), tokens // (rows * 4 * 64))
+        if segments >= 4:
+            span = triton.cdiv(triton.cdiv(tokens, rows * segments), 64) * 64
+            return triton.cdiv(tokens, span), span
+    return 1, max(triton.cdiv(tokens, 64), 1) * 64
+
+
+@_triton_kernel("T", "segments", "span", )
+def _scan_forward_kernel(
+    p_u, s_u,
+    p_delta, s_delta,
+    p_A, s_A,
+    p_B, s_B,
+    p_C, s_C,
+    p_D, s_D,
+    p_z, s_z,
+    p_delta_bias, s_delta_bias,
+    p_out,
+    pi_h,
+    si_h,
+    pf_h,
+    p_saved,
+    w_added,
+    w_passed,
+    p_bounds,
+    T,
+    segments,
+    span,
+    size_P: tl.constexpr,
+    block_P: tl.constexpr,
+    size_N: tl.constexpr,
+    block_N: tl.constexpr,
+    opt_delta_softplus: tl.constexpr,
+    opt_use_delta_bias: tl.constexpr,
+    opt_use_z: tl.constexpr,
+    H: tl.constexpr,
+    HV: tl.constexpr,
+    NV: tl.constexpr,
+    LANES: tl.constexpr,
+    BT: tl.constexpr,
+    STAGES: tl.constexpr,
+    SUMMARY: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """One sequence or a segment of it, value head and block, tile of tokens after tile, the states in registers.
+
+    h[t] = exp(step * A) * h[t-1] + expm1(step * A) / A * (u @ B^T)
+    out  = y * silu(z) if use_z else y
+    """
+    i_v = (tl.program_id(0) % NV).to(tl.int64)  # block of the axis that programs share
+    i_h = (tl.program_id(0) // NV % HV).to(tl.int64)  # value head
+    i_g = i_h // (HV // H)  # key head
+    i_s = tl.program_id(0) // (NV * HV) % segments  # segment of the sequence
+    i_n = (tl.program_id(0) // (NV * HV) // segments).to(tl.int64)  # sequence
+    loc_N = tl.arange(0, block_N).to(tl.int64)
+    off_N = loc_N
+    mask_N = off_N < size_N
+    loc_P = (tl.arange(0, block_P // LANES)[:, None] * LANES + tl.arange(0, LANES)[None, :]).to(tl.int64)
+    off_P = i_v * block_P + loc_P
+    mask_P = off_P < size_P
+    o_t = tl.arange(0, BT)
+    if p_bounds is not None:
+        i_b = 0
+        bos = tl.load(p_bounds + i_n).to(tl.int64)
+        length = (tl.load(p_bounds + i_n + 1) - bos).to(tl.int32)
+    else:
+        i_b = i_n
+        bos = tl.full((), 0, tl.int64)
+        length = T
+    first = i_b * T + bos  # the sequence's first token among all
+    slot = first // 64 + i_n  # its first checkpoint
+    begin = i_s * span
+    end = tl.minimum(length, begin + span)
+    live = (begin < length) | (i_s == 0)  # an empty sequence hands its state on
+    edge = first // span + i_n  # its first segment among all
+    p_u += i_b * s_u[0] + i_h * s_u[2]
+    p_delta += i_b * s_delta[0] + i_h * s_delta[2]
+    p_A += i_h * s_A[0]
+    p_B += i_b * s_B[0] + i_g * s_B[2]
+    p_C += i_b * s_C[0] + i_g * s_C[2]
+    p_D += i_h * s_D[0]
+    if p_z is not None:
+        p_z += i_b * s_z[0] + i_h * s_z[2]
+    if p_delta_bias is not None:
+        p_delta_bias += i_h * s_delta_bias[0]
+    b_A = tl.load(p_A + off_N[None, :, None] * s_A[2] + off_P[:, None, :] * s_A[1], mask=mask_N[None, :, None] & mask_P[:, None, :], other=0.0).to(ACC)[None, :, :, :]
+    b_D = tl.load(p_D + off_P * s_D[1], mask=mask_P, other=0.0).to(ACC)[None, :, :]
+    if p_delta_bias is not None:
+        b_delta_bias = tl.load(p_delta_bias + off_P * s_delta_bias[1], mask=mask_P, other=0.0).to(ACC)[None, :, :]
+    b_h_first = tl.full((1, block_P // LANES, block_N, LANES), 0.0, ACC)
+    if i_s == 0:
+        if pi_h is not None:
+            b_h_first = tl.load(pi_h + i_n * si_h[0] + i_h * si_h[1] + off_N[None, :, None] * si_h[2] + off_P[:, None, :] * si_h[3], mask=mask_N[None, :, None] & mask_P[:, None, :], other=0.0).to(ACC)[None, :, :, :]
+    if SUMMARY:
+        total_h_first = tl.full((1, block_P // LANES, block_N, LANES), 1.0, ACC)
+    else:
+        if w_added is not None:  # the state here, from what the segments before it made of it
+            for i_e in range(tl.where(live, i_s, 0)):
+                added_h_first = tl.load(w_added + ((edge + i_e) * HV + i_h) * (size_P * size_N) + off_N[None, :, None] * size_P + off_P[:, None, :], mask=mask_N[None, :, None] & mask_P[:, None, :], other=0.0).to(ACC)[None, :, :, :]
+                passed_h_first = tl.load(w_passed + ((edge + i_e) * HV + i_h) * (size_P * size_N) + off_N[None, :, None] * size_P + off_P[:, None, :], mask=mask_N[None, :, None] & mask_P[:, None, :], other=0.0).to(ACC)[None, :, :, :]
+                b_h_first = passed_h_first * b_h_first + added_h_first
+    for t in tl.range(begin, end, BT, num_stages=STAGES):
+        count = tl.minimum(end - t, BT)
+        m_t = o_t < count
+        at = bos + t + o_t
+        row = (first + t + o_t) * HV + i_h
+        if p_saved is not None:
+            if t % 64 == 0:
+                tl.store(p_saved + ((slot + t // 64) * HV + i_h) * (size_P * size_N) + off_N[None, :, None] * size_P + off_P[:, None, :], tl.reshape(b_h_first, (block_P // LANES, block_N, LANES)), mask=mask_N[None, :, None] & mask_P[:, None, :])
+        b_u = tl.load(p_u + at[:, None, None] * s_u[1] + off_P[None, :, :] * s_u[3], mask=m_t[:, None, None] & mask_P[None, :, :], other=0.0).to(ACC)
+        b_delta = tl.load(p_delta + at[:, None, None] * s_delta[1] + off_P[None, :, :] * s_delta[3], mask=m_t[:, None, None] & mask_P[None, :, :], other=0.0).to(ACC)
+        b_B = tl.load(p_B + at[:, None] * s_B[1] + off_N[None, :] * s_B[3], mask=m_t[:, None] & mask_N[None, :], other=0.0).to(ACC)
+        b_C = tl.load(p_C + at[:, None] * s_C[1] + off_N[None, :] * s_C[3], mask=m_t[:, None] & mask_N[None, :], other=0.0).to(ACC)
+        if p_z is not None:
+            b_z = tl.load(p_z + at[:, None, None] * s_z[1] + off_P[None, :, :] * s_z[3], mask=m_t[:, None, None] & mask_P[None, :, :], other=0.0).to(ACC)
+        if opt_delta_softplus:
+            if opt_use_delta_bias:
+                b_delta_bias_tokens = tl.broadcast_to(b_delta_bias, (BT, block_P // LANES, LANES))
+                b_raw = b_delta + b_delta_bias_tokens
+            else:
+                b_raw = b_delta
+            b_step = _tl_softplus(b_raw)
+        else:
+            if opt_use_delta_bias:
+                b_delta_bias_tokens_2 = tl.broadcast_to(b_delta_bias, (BT, block_P // LANES, LANES))
+                b_raw_2 = b_delta + b_delta_bias_tokens_2
+            else:
+                b_raw_2 = b_delta
+            b_step = _tl_maximum(b_raw_2, 0.0)
+        b_step_spread = tl.broadcast_to(b_step[:, :, None, :], (BT, block_P // LANES, block_N, LANES))
+        b_A_tokens = tl.broadcast_to(b_A, (BT, block_P // LANES, block_N, LANES))
+        b_product = b_step_spread * b_A_tokens
+        b_exp = _tl_exp(b_product)
+        b_expm1 = _tl_expm1(b_product)
+        b_quotient = b_expm1 / b_A_tokens
+        b_u_spread = tl.broadcast_to(b_u[:, :, None, :], (BT, block_P // LANES, block_N, LANES))
+        b_B_heads_spread = tl.broadcast_to(b_B[:, None, :, None], (BT, block_P // LANES, block_N, LANES))
+        b_product_2 = b_u_spread * b_B_heads_spread
+        b_product_3 = b_quotient * b_product_2
+        b_h, _, end_h = _tl_scan(b_exp, b_product_3, b_h_first, o_t[:, None, None, None], count, BT)
+        if opt_use_z:
+            b_dot = tl.sum(tl.where(mask_N[None, None, :, None], b_h * b_C[:, None, :, None], 0.0), 2)
+            b_D_tokens = tl.broadcast_to(b_D, (BT, block_P // LANES, LANES))
+            b_product_4 = b_D_tokens * b_u
+            b_y = b_dot + b_product_4
+            b_silu = _tl_silu(b_z)
+            b_out = b_y * b_silu
+        else:
+            b_dot_2 = tl.sum(tl.where(mask_N[None, None, :, None], b_h * b_C[:, None, :, None], 0.0), 2)
+            b_D_tokens_2 = tl.broadcast_to(b_D, (BT, block_P // LANES, LANES))
+            b_product_6 = b_D_tokens_2 * b_u
+            b_out = b_dot_2 + b_product_6
+        if SUMMARY:
+            total_h_first = _tl_passed(total_h_first, b_exp, o_t[:, None, None, None], count, BT)
+        else:
+            tl.store(p_out + row[:, None, None] * size_P + off_P[None, :, :], b_out.to(p_out.dtype.element_ty), mask=m_t[:, None, None] & mask_P[None, :, :])
+        b_h_first = end_h
+    if SUMMARY:
+        if live:
+            tl.store(w_added + ((edge + i_s) * HV + i_h) * (size_P * size_N) + off_N[None, :, None] * size_P + off_P[:, None, :], tl.reshape(b_h_first, (block_P // LANES, block_N, LANES)), mask=mask_N[None, :, None] & mask_P[:, None, :])
+            tl.store(w_passed + ((edge + i_s) * HV + i_h) * (size_P * size_N) + off_N[None, :, None] * size_P + off_P[:, None, :], tl.reshape(total_h_first, (block_P // LANES, block_N, LANES)), mask=mask_N[None, :, None] & mask_P[:, None, :])
+    else:
+        if live & (length <= begin + span):
+            tl.store(pf_h + (i_n * HV + i_h) * (size_P * size_N) + off_N[None, :, None] * size_P + off_P[:, None, :], tl.reshape(b_h_first, (block_P // LANES, block_N, LANES)), mask=mask_N[None, :, None] & mask_P[:, None, :])
+
+
+def _triton_scan_forward(
+    u,
+    delta,
+    A,
+    B,
+    C,
+    D,
+    z,
+    delta_bias,
+    delta_softplus,
+    use_delta_bias,
+    use_z,
+    _initial_h,
+    cu_seqlens,
+    _save,
+):
+    """The outputs, the final states, and the states before every 64th token where `_save`."""
+    _B, _T = u.shape[:2]
+    _H, _HV = B.shape[2], u.shape[2]
+    _size_P = u.shape[-1]
+    _size_N = A.shape[-1]
+    _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    _block_N, _block_P, _NV, _lanes, _tokens, _warps = _triton_scan_tiles(_size_P, _size_N, 2048, 32)
+    _segments, _span = _triton_scan_span(_B * _T, max(_N, 1), _NV * _HV * _N, u)
+    out = torch.empty((_B, _T, _HV, _size_P), dtype=u.dtype, device=u.device)
+    _final_h = torch.empty((_N, _HV, _size_N, _size_P), dtype=torch.float32, device=u.device)
+    _slots = _B * _T // 64 + _N if _save else 0
+    _saved = torch.empty((_slots, _HV, _size_P * _size_N), dtype=torch.float32, device=u.device)
+    _added = _passed = None
+    if _segments > 1:
+        _added, _passed = torch.empty((2, _B * _T // _span + _N, _HV, _size_P * _size_N), device=u.device)
+    for _summary in (True, False)[_segments == 1 :] if _N * _HV > 0 else ():
+        with torch.cuda.device_of(u):
+            _scan_forward_kernel[(_NV * _HV * _N * _segments,)](
+                u, u.stride(),
+                delta, delta.stride(),
+                A, A.stride(),
+                B, B.stride(),
+                C, C.stride(),
+                D, D.stride(),
+                z, _triton_strides(z),
+                delta_bias, _triton_strides(delta_bias),
+                out,
+                _initial_h,
+                _triton_strides(_initial_h),
+                _final_h,
+                _saved if _save and not _summary else None,
+                _added,
+                _passed,
+                cu_seqlens,
+                _T,
+                _segments,
+                _span,
+                _size_P,
+                _block_P,
+                _size_N,
+                _block_N,
+                delta_softplus,
+                use_delta_bias,
+                use_z,
+                _H,
+                _HV,
+                _NV,
+                _lanes,
+                _tokens,
+                3,
+                _summary,
+                tl.float32,
+                num_warps=_warps,
+            )
+    return out, _final_h, _saved
+
+
+@_triton_kernel("T", "total", "N", "segments", "span", )
+def _scan_backward_kernel(
+    p_u, s_u,
+    p_delta, s_delta,
+    p_A, s_A,
+    p_B, s_B,
+    p_C, s_C,
+    p_D, s_D,
+    p_z, s_z,
+    p_delta_bias, s_delta_bias,
+    dp_u,
+    dp_delta,
+    dp_A,
+    dp_B,
+    dp_C,
+    dp_D,
+    dp_z,
+    dp_delta_bias,
+    dp_out,
+    ds_out,
+    dpf_h,
+    dsf_h,
+    dpi_h,
+    p_saved,
+    p_work,
+    w_added,
+    w_passed,
+    p_bounds,
+    T,
+    total,
+    N,
+    segments,
+    span,
+    size_P: tl.constexpr,
+    block_P: tl.constexpr,
+    size_N: tl.constexpr,
+    block_N: tl.constexpr,
+    opt_delta_softplus: tl.constexpr,
+    opt_use_delta_bias: tl.constexpr,
+    opt_use_z: tl.constexpr,
+    H: tl.constexpr,
+    HV: tl.constexpr,
+    NV: tl.constexpr,
+    LANES: tl.constexpr,
+    BT: tl.constexpr,
+    STAGES: tl.constexpr,
+    SUMMARY: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """The same from the last token to the first.
+
+    The states before the tiles of 64 tokens are computed again from those that were kept, into `p_work`. Gradients of what all blocks
+    share are partial sums.
+    """
+    i_v = (tl.program_id(0) % NV).to(tl.int64)  # block of the axis that programs share
+    i_h = (tl.program_id(0) // NV % HV).to(tl.int64)  # value head
+    i_g = i_h // (HV // H)  # key head
+    i_s = tl.program_id(0) // (NV * HV) % segments  # segment of the sequence
+    i_n = (tl.program_id(0) // (NV * HV) // segments).to(tl.int64)  # sequence
+    loc_N = tl.arange(0, block_N).to(tl.int64)
+    off_N = loc_N
+    mask_N = off_N < size_N
+    loc_P = (tl.arange(0, block_P // LANES)[:, None] * LANES + tl.arange(0, LANES)[None, :]).to(tl.int64)
+    off_P = i_v * block_P + loc_P
+    mask_P = off_P < size_P
+    o_t = tl.arange(0, BT)
+    if p_bounds is not None:
+        i_b = 0
+        bos = tl.load(p_bounds + i_n).to(tl.int64)
+        length = (tl.load(p_bounds + i_n + 1) - bos).to(tl.int32)
+    else:
+        i_b = i_n
+        bos = tl.full((), 0, tl.int64)
+        length = T
+    first = i_b * T + bos  # the sequence's first token among all
+    slot = first // 64 + i_n  # its first checkpoint
+    begin = i_s * span
+    end = tl.minimum(length, begin + span)
+    live = (begin < length) | (i_s == 0)  # an empty sequence hands its state on
+    edge = first // span + i_n  # its first segment among all
+    p_u += i_b * s_u[0] + i_h * s_u[2]
+    p_delta += i_b * s_delta[0] + i_h * s_delta[2]
+    p_A += i_h * s_A[0]
+    p_B += i_b * s_B[0] + i_g * s_B[2]
+    p_C += i_b * s_C[0] + i_g * s_C[2]
+    p_D += i_h * s_D[0]
+    if p_z is not None:
+        p_z += i_b * s_z[0] + i_h * s_z[2]
+    if p_delta_bias is not None:
+        p_delta_bias += i_h * s_delta_bias[0]
+    if dp_out is not None:
+        dp_out += i_b * ds_out[0] + i_h * ds_out[2]
+    b_A = tl.load(p_A + off_N[None, :, None] * s_A[2] + off_P[:, None, :] * s_A[1], mask=mask_N[None, :, None] & mask_P[:, None, :], other=0.0).to(ACC)[None, :, :, :]
+    b_D = tl.load(p_D + off_P * s_D[1], mask=mask_P, other=0.0).to(ACC)[None, :, :]
+    if p_delta_bias is not None:
+        b_delta_bias = tl.load(p_delta_bias + off_P * s_delta_bias[1], mask=mask_P, other=0.0).to(ACC)[None, :, :]
+    carry_h_first = tl.full((1, block_P // LANES, block_N, LANES), 0.0, ACC)
+    if live & (length <= begin + span):
+        if dpf_h is not None:
+            carry_h_first = tl.load(dpf_h + i_n * dsf_h[0] + i_h * dsf_h[1] + off_N[None, :, None] * dsf_h[2] + off_P[:, None, :] * dsf_h[3], mask=mask_N[None, :, None] & mask_P[:, None, :], other=0.0).to(ACC)[None, :, :, :]
+    if SUMMARY:
+        total_h_first = tl.full((1, block_P // LANES, block_N, LANES), 1.0, ACC)
+    else:
+        if w_added is not None:  # the gradient here, from what the segments after it made of it
+            later = tl.where(live, tl.cdiv(length, span) - 1 - i_s, 0)
+            for i_l in range(later):
+                i_e = i_s + later - i_l
+                added_h_first = tl.load(w_added + ((edge + i_e) * HV + i_h) * (size_P * size_N) + off_N[None, :, None] * size_P + off_P[:, None, :], mask=mask_N[None, :, None] & mask_P[:, None, :], other=0.0).to(ACC)[None, :, :, :]
+                passed_h_first = tl.load(w_passed + ((edge + i_e) * HV + i_h) * (size_P * size_N) + off_N[None, :, None] * size_P + off_P[:, None, :], mask=mask_N[None, :, None] & mask_P[:, None, :], other=0.0).to(ACC)[None, :, :, :]
+                carry_h_first = passed_h_first * carry_h_first + added_h_first
+    sum_A = tl.full((1, block_P // LANES, block_N, LANES), 0.0, ACC)
+    sum_D = tl.full((1, block_P // LANES, LANES), 0.0, ACC)
+    if p_delta_bias is not None:
+        sum_delta_bias = tl.full((1, block_P // LANES, LANES), 0.0, ACC)
+    p_work += tl.program_id(0).to(tl.int64) * ((64 // BT) * (block_P * block_N))
+    stretches = tl.cdiv(tl.maximum(end - begin, 0), 64)
+    for i_c in range(stretches):
+        start = begin + (stretches - 1 - i_c) * 64
+        tiles = tl.cdiv(tl.minimum(end - start, 64), BT)
+        b_h_first = tl.load(p_saved + ((slot + start // 64) * HV + i_h) * (size_P * size_N) + off_N[None, :, None] * size_P + off_P[:, None, :], mask=mask_N[None, :, None] & mask_P[:, None, :], other=0.0).to(ACC)[None, :, :, :]
+        for j in tl.range(0, tiles, num_stages=STAGES):
+            t = start + j * BT
+            count = tl.minimum(end - t, BT)
+            m_t = o_t < count
+            at = bos + t + o_t
+            tl.store(p_work + j * (block_P * block_N) + loc_N[None, :, None] * block_P + loc_P[:, None, :], tl.reshape(b_h_first, (block_P // LANES, block_N, LANES)))
+            b_u = tl.load(p_u + at[:, None, None] * s_u[1] + off_P[None, :, :] * s_u[3], mask=m_t[:, None, None] & mask_P[None, :, :], other=0.0).to(ACC)
+            b_delta = tl.load(p_delta + at[:, None, None] * s_delta[1] + off_P[None, :, :] * s_delta[3], mask=m_t[:, None, None] & mask_P[None, :, :], other=0.0).to(ACC)
+            b_B = tl.load(p_B + at[:, None] * s_B[1] + off_N[None, :] * s_B[3], mask=m_t[:, None] & mask_N[None, :], other=0.0).to(ACC)
+            if opt_delta_softplus:
+                if opt_use_delta_bias:
+                    b_delta_bias_tokens = tl.broadcast_to(b_delta_bias, (BT, block_P // LANES, LANES))
+                    b_raw = b_delta + b_delta_bias_tokens
+                else:
+                    b_raw = b_delta
+                b_step = _tl_softplus(b_raw)
+            else:
+                if opt_use_delta_bias:
+                    b_delta_bias_tokens_2 = tl.broadcast_to(b_delta_bias, (BT, block_P // LANES, LANES))
+                    b_raw_2 = b_delta + b_delta_bias_tokens_2
+                else:
+                    b_raw_2 = b_delta
+                b_step = _tl_maximum(b_raw_2, 0.0)
+            b_step_spread = tl.broadcast_to(b_step[:, :, None, :], (BT, block_P // LANES, block_N, LANES))
+            b_A_tokens = tl.broadcast_to(b_A, (BT, block_P // LANES, block_N, LANES))
+            b_product = b_step_spread * b_A_tokens
+            b_exp = _tl_exp(b_product)
+            b_expm1 = _tl_expm1(b_product)
+            b_quotient = b_expm1 / b_A_tokens
+            b_u_spread = tl.broadcast_to(b_u[:, :, None, :], (BT, block_P // LANES, block_N, LANES))
+            b_B_heads_spread = tl.broadcast_to(b_B[:, None, :, None], (BT, block_P // LANES, block_N, LANES))
+            b_product_2 = b_u_spread * b_B_heads_spread
+            b_product_3 = b_quotient * b_product_2
+            b_h, _, end_h = _tl_scan(b_exp, b_product_3, b_h_first, o_t[:, None, None, None], count, BT)
+            b_h_first = end_h
+        tl.debug_barrier()  # the states are read by other threads than wrote them
+        for i_j in tl.range(0, tiles, num_stages=STAGES):
+            j = tiles - 1 - i_j
+            t = start + j * BT
+            count = tl.minimum(end - t, BT)
+            m_t = o_t < count
+            at = bos + t + o_t
+            row = (first + t + o_t) * HV + i_h
+            b_h_first = tl.load(p_work + j * (block_P * block_N) + loc_N[None, :, None] * block_P + loc_P[:, None, :]).to(ACC)[None, :, :, :]
+            b_u = tl.load(p_u + at[:, None, None] * s_u[1] + off_P[None, :, :] * s_u[3], mask=m_t[:, None, None] & mask_P[None, :, :], other=0.0).to(ACC)
+            b_delta = tl.load(p_delta + at[:, None, None] * s_delta[1] + off_P[None, :, :] * s_delta[3], mask=m_t[:, None, None] & mask_P[None, :, :], other=0.0).to(ACC)
+            b_B = tl.load(p_B + at[:, None] * s_B[1] + off_N[None, :] * s_B[3], mask=m_t[:, None] & mask_N[None, :], other=0.0).to(ACC)
+            b_C = tl.load(p_C + at[:, None] * s_C[1] + off_N[None, :] * s_C[3], mask=m_t[:, None] & mask_N[None, :], other=0.0).to(ACC)
+            if p_z is not None:
+                b_z = tl.load(p_z + at[:, None, None] * s_z[1] + off_P[None, :, :] * s_z[3], mask=m_t[:, None, None] & mask_P[None, :, :], other=0.0).to(ACC)
+            if dp_out is not None:
+                b_d_out = tl.load(dp_out + at[:, None, None] * ds_out[1] + off_P[None, :, :] * ds_out[3], mask=m_t[:, None, None] & mask_P[None, :, :], other=0.0).to(ACC)
+            else:
+                b_d_out = tl.full((BT, block_P // LANES, LANES), 0.0, ACC)
+            # the tile again, and its adjoint
+            b_d_h_last = carry_h_first
+            if opt_delta_softplus:
+                if opt_use_delta_bias:
+                    b_delta_bias_tokens = tl.broadcast_to(b_delta_bias, (BT, block_P // LANES, LANES))
+                    b_raw = b_delta + b_delta_bias_tokens
+                else:
+                    b_raw = b_delta
+                b_step = _tl_softplus(b_raw)
+            else:
+                if opt_use_delta_bias:
+                    b_delta_bias_tokens_2 = tl.broadcast_to(b_delta_bias, (BT, block_P // LANES, LANES))
+                    b_raw_2 = b_delta + b_delta_bias_tokens_2
+                else:
+                    b_raw_2 = b_delta
+                b_step = _tl_maximum(b_raw_2, 0.0)
+            b_step_spread = tl.broadcast_to(b_step[:, :, None, :], (BT, block_P // LANES, block_N, LANES))
+            b_A_tokens = tl.broadcast_to(b_A, (BT, block_P // LANES, block_N, LANES))
+            b_product = b_step_spread * b_A_tokens
+            b_exp = _tl_exp(b_product)
+            b_expm1 = _tl_expm1(b_product)
+            b_quotient = b_expm1 / b_A_tokens
+            b_u_spread = tl.broadcast_to(b_u[:, :, None, :], (BT, block_P // LANES, block_N, LANES))
+            b_B_heads_spread = tl.broadcast_to(b_B[:, None, :, None], (BT, block_P // LANES, block_N, LANES))
+            b_product_2 = b_u_spread * b_B_heads_spread
+            b_product_3 = b_quotient * b_product_2
+            b_h, before_h, end_h = _tl_scan(b_exp, b_product_3, b_h_first, o_t[:, None, None, None], count, BT)
+            if opt_use_z:
+                b_dot = tl.sum(tl.where(mask_N[None, None, :, None], b_h * b_C[:, None, :, None], 0.0), 2)
+                b_D_tokens = tl.broadcast_to(b_D, (BT, block_P // LANES, LANES))
+                b_product_4 = b_D_tokens * b_u
+                b_y = b_dot + b_product_4
+                b_silu = _tl_silu(b_z)
+                b_d = b_d_out * b_silu
+                b_d_2 = b_d_out * b_y
+                b_d_3 = _tl_sigmoid(b_z)
+                b_d_4 = 1.0 - b_d_3
+                b_d_5 = b_z * b_d_4
+                b_d_6 = 1.0 + b_d_5
+                b_d_7 = b_d_3 * b_d_6
+                b_d_8 = b_d_2 * b_d_7
+                b_d_9 = b_d * b_u
+                b_d_10 = b_d * b_D_tokens
+                b_d_11 = tl.sum(tl.where(m_t[:, None, None], b_d_9, 0.0), 0, keep_dims=True)
+                b_d_spread = tl.broadcast_to(b_d[:, :, None, :], (BT, block_P // LANES, block_N, LANES))
+                b_C_heads_spread = tl.broadcast_to(b_C[:, None, :, None], (BT, block_P // LANES, block_N, LANES))
+                b_d_12 = b_d_spread * b_C_heads_spread
+                b_d_13 = tl.sum(tl.sum(tl.where(mask_P[None, :, None, :], b_d[:, :, None, :] * b_h, 0.0), 1), 2)
+                b_d_z = b_d_8
+                b_d_u = b_d_10
+                b_d_D = b_d_11
+                b_d_h = b_d_12
+                b_d_C = b_d_13
+            else:
+                b_D_tokens_2 = tl.broadcast_to(b_D, (BT, block_P // LANES, LANES))
+                b_d_15 = b_d_out * b_u
+                b_d_16 = b_d_out * b_D_tokens_2
+                b_d_17 = tl.sum(tl.where(m_t[:, None, None], b_d_15, 0.0), 0, keep_dims=True)
+                b_d_out_spread = tl.broadcast_to(b_d_out[:, :, None, :], (BT, block_P // LANES, block_N, LANES))
+                b_C_heads_2_spread = tl.broadcast_to(b_C[:, None, :, None], (BT, block_P // LANES, block_N, LANES))
+                b_d_18 = b_d_out_spread * b_C_heads_2_spread
+                b_d_19 = tl.sum(tl.sum(tl.where(mask_P[None, :, None, :], b_d_out[:, :, None, :] * b_h, 0.0), 1), 2)
+                b_d_z = tl.full((BT, block_P // LANES, LANES), 0.0, ACC)
+                b_d_u = b_d_16
+                b_d_D = b_d_17
+                b_d_h = b_d_18
+                b_d_C = b_d_19
+            b_d_21, begin_d_21 = _tl_scan_gradient(b_d_h, b_exp, b_d_h_last, o_t[:, None, None, None], count, BT)
+            b_d_22 = before_h
+            b_d_23 = b_d_21 * b_d_22
+            b_d_24 = begin_d_21
+            b_d_25 = b_d_21 * b_product_2
+            b_d_26 = b_d_21 * b_quotient
+            b_d_29 = tl.sum(tl.sum(tl.where(mask_P[None, :, None, :], b_d_26 * b_u[:, :, None, :], 0.0), 1), 2)
+            b_d_31 = tl.sum(tl.where(mask_N[None, None, :, None], b_d_26 * b_B[:, None, :, None], 0.0), 2)
+            b_d_u_2 = b_d_u + b_d_31
+            b_d_32 = b_d_25 / b_A_tokens
+            b_d_33 = b_d_32 * b_quotient
+            b_d_34 = -b_d_33
+            b_d_35 = b_expm1 + 1.0
+            b_d_36 = b_d_32 * b_d_35
+            b_d_37 = b_d_23 * b_exp
+            b_d_product = b_d_36 + b_d_37
+            b_d_38 = b_d_product * b_A_tokens
+            b_d_39 = b_d_product * b_step_spread
+            b_d_A_tokens = b_d_34 + b_d_39
+            b_d_40 = tl.sum(tl.where(m_t[:, None, None, None], b_d_A_tokens, 0.0), 0, keep_dims=True)
+            b_d_41 = tl.sum(tl.where(mask_N[None, None, :, None], b_d_38, 0.0), 2)
+            if opt_delta_softplus:
+                if opt_use_delta_bias:
+                    b_delta_bias_tokens = tl.broadcast_to(b_delta_bias, (BT, block_P // LANES, LANES))
+                    b_raw = b_delta + b_delta_bias_tokens
+                else:
+                    b_raw = b_delta
+                b_d_42 = _tl_sigmoid(b_raw)
+                b_d_43 = b_d_41 * b_d_42
+                if opt_use_delta_bias:
+                    b_d_44 = tl.sum(tl.where(m_t[:, None, None], b_d_43, 0.0), 0, keep_dims=True)
+                    b_d_delta = b_d_43
+                    b_d_delta_bias = b_d_44
+                else:
+                    b_d_delta = b_d_43
+                    b_d_delta_bias = tl.full((1, block_P // LANES, LANES), 0.0, ACC)
+                b_d_delta_3 = b_d_delta
+                b_d_delta_bias_3 = b_d_delta_bias
+            else:
+                if opt_use_delta_bias:
+                    b_delta_bias_tokens_2 = tl.broadcast_to(b_delta_bias, (BT, block_P // LANES, LANES))
+                    b_raw_2 = b_delta + b_delta_bias_tokens_2
+                else:
+                    b_raw_2 = b_delta
+                b_d_45 = tl.where(tl.full((), 0.0, ACC) <= b_raw_2, b_d_41, 0.0)
+                if opt_use_delta_bias:
+                    b_d_46 = tl.sum(tl.where(m_t[:, None, None], b_d_45, 0.0), 0, keep_dims=True)
+                    b_d_delta_2 = b_d_45
+                    b_d_delta_bias_2 = b_d_46
+                else:
+                    b_d_delta_2 = b_d_45
+                    b_d_delta_bias_2 = tl.full((1, block_P // LANES, LANES), 0.0, ACC)
+                b_d_delta_3 = b_d_delta_2
+                b_d_delta_bias_3 = b_d_delta_bias_2
+            if SUMMARY:
+                total_h_first = _tl_passed(total_h_first, b_exp, o_t[:, None, None, None], count, BT)
+            else:
+                tl.store(dp_u + row[:, None, None] * size_P + off_P[None, :, :], (b_d_u_2).to(dp_u.dtype.element_ty), mask=m_t[:, None, None] & mask_P[None, :, :])
+                tl.store(dp_delta + row[:, None, None] * size_P + off_P[None, :, :], (b_d_delta_3).to(dp_delta.dtype.element_ty), mask=m_t[:, None, None] & mask_P[None, :, :])
+                sum_A += b_d_40
+                tl.store(dp_B + (i_v * total * HV + row[:, None]) * size_N + off_N[None, :], (b_d_29).to(dp_B.dtype.element_ty), mask=m_t[:, None] & mask_N[None, :])
+                tl.store(dp_C + (i_v * total * HV + row[:, None]) * size_N + off_N[None, :], (b_d_C).to(dp_C.dtype.element_ty), mask=m_t[:, None] & mask_N[None, :])
+                sum_D += b_d_D
+                if p_z is not None:
+                    tl.store(dp_z + row[:, None, None] * size_P + off_P[None, :, :], (b_d_z).to(dp_z.dtype.element_ty), mask=m_t[:, None, None] & mask_P[None, :, :])
+                if p_delta_bias is not None:
+                    sum_delta_bias += b_d_delta_bias_3
+            # on to the tile before
+            carry_h_first = b_d_24
+        tl.debug_barrier()
+    part = i_n * segments + i_s
+    if SUMMARY:
+        if live:
+            tl.store(w_added + ((edge + i_s) * HV + i_h) * (size_P * size_N) + off_N[None, :, None] * size_P + off_P[:, None, :], tl.reshape(carry_h_first, (block_P // LANES, block_N, LANES)), mask=mask_N[None, :, None] & mask_P[:, None, :])
+            tl.store(w_passed + ((edge + i_s) * HV + i_h) * (size_P * size_N) + off_N[None, :, None] * size_P + off_P[:, None, :], tl.reshape(total_h_first, (block_P // LANES, block_N, LANES)), mask=mask_N[None, :, None] & mask_P[:, None, :])
+    else:
+        if dpi_h is not None:
+            if i_s == 0:
+                tl.store(dpi_h + (i_n * HV + i_h) * (size_P * size_N) + off_N[None, :, None] * size_P + off_P[:, None, :], tl.reshape(carry_h_first, (block_P // LANES, block_N, LANES)), mask=mask_N[None, :, None] & mask_P[:, None, :])
+        tl.store(dp_A + (part * HV + i_h) * size_P * size_N + off_N[None, :, None] + off_P[:, None, :] * size_N, tl.reshape(sum_A, (block_P // LANES, block_N, LANES)), mask=mask_N[None, :, None] & mask_P[:, None, :])
+        tl.store(dp_D + (part * HV + i_h) * size_P + off_P, tl.reshape(sum_D, (block_P // LANES, LANES)), mask=mask_P)
+        if p_delta_bias is not None:
+            tl.store(dp_delta_bias + (part * HV + i_h) * size_P + off_P, tl.reshape(sum_delta_bias, (block_P // LANES, LANES)), mask=mask_P)
+
+
+def _triton_scan_backward(
+    u,
+    delta,
+    A,
+    B,
+    C,
+    D,
+    z,
+    delta_bias,
+    delta_softplus,
+    use_delta_bias,
+    use_z,
+    _initial_h,
+    cu_seqlens,
+    _saved,
+    _d_out,
+    _d_final_h,
+):
+    """The gradient of every argument, then of the initial states; None for what is None."""
+    _B, _T = u.shape[:2]
+    _H, _HV = B.shape[2], u.shape[2]
+    _size_P = u.shape[-1]
+    _size_N = A.shape[-1]
+    _N = _B if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    _block_N, _block_P, _NV, _lanes, _tokens, _warps = _triton_scan_tiles(_size_P, _size_N, 512, 8)
+    _segments, _span = _triton_scan_span(_B * _T, max(_N, 1), _NV * _HV * _N, u)
+    _d_u = torch.empty((1, _B, _T, _HV, _size_P), dtype=u.dtype, device=u.device)
+    _d_delta = torch.empty((1, _B, _T, _HV, _size_P), dtype=delta.dtype, device=delta.device)
+    _d_A = torch.empty((_N * _segments * 1, _HV, _size_P, _size_N), dtype=torch.float32, device=A.device)
+    _d_B = torch.empty((_NV, _B, _T, _HV, _size_N), dtype=torch.float32, device=B.device)
+    _d_C = torch.empty((_NV, _B, _T, _HV, _size_N), dtype=torch.float32, device=C.device)
+    _d_D = torch.empty((_N * _segments * 1, _HV, _size_P), dtype=torch.float32, device=D.device)
+    _d_z = torch.empty((1, _B, _T, _HV, _size_P), dtype=z.dtype, device=z.device) if z is not None else None
+    _d_delta_bias = torch.empty((_N * _segments * 1, _HV, _size_P), dtype=torch.float32, device=delta_bias.device) if delta_bias is not None else None
+    _parts = 1
+    _d_initial_h = None
+    if _initial_h is not None:
+        _shape = (_parts, _N, _HV, _size_N, _size_P)
+        _d_initial_h = torch.empty(_shape, dtype=torch.float32, device=u.device)
+    _programs = _NV * _HV * _N * _segments
+    _work = torch.empty(_programs * (64 // _tokens) * (_block_P * _block_N), dtype=torch.float32, device=u.device)
+    _added = _passed = None
+    if _segments > 1:
+        _added, _passed = torch.empty((2, _B * _T // _span + _N, _HV, _size_P * _size_N), device=u.device)
+    for _summary in (True, False)[_segments == 1 :] if _programs > 0 else ():
+        with torch.cuda.device_of(u):
+            _scan_backward_kernel[(_programs,)](
+                u, u.stride(),
+                delta, delta.stride(),
+                A, A.stride(),
+                B, B.stride(),
+                C, C.stride(),
+                D, D.stride(),
+                z, _triton_strides(z),
+                delta_bias, _triton_strides(delta_bias),
+                _d_u,
+                _d_delta,
+                _d_A,
+                _d_B,
+                _d_C,
+                _d_D,
+                _d_z,
+                _d_delta_bias,
+                _d_out,
+                _triton_strides(_d_out),
+                _d_final_h,
+                _triton_strides(_d_final_h),
+                _d_initial_h,
+                _saved,
+                _work,
+                _added,
+                _passed,
+                cu_seqlens,
+                _T,
+                _B * _T,
+                _N,
+                _segments,
+                _span,
+                _size_P,
+                _block_P,
+                _size_N,
+                _block_N,
+                delta_softplus,
+                use_delta_bias,
+                use_z,
+                _H,
+                _HV,
+                _NV,
+                _lanes,
+                _tokens,
+                3,
+                _summary,
+                tl.float32,
+                num_warps=_warps,
+            )
+    return (
+        _triton_sum_parts(_d_u, u, _HV),
+        _triton_sum_parts(_d_delta, delta, _HV),
+        _d_A.sum(0).to(A.dtype),
+        _triton_sum_parts(_d_B, B, _H),
+        _triton_sum_parts(_d_C, C, _H),
+        _d_D.sum(0).to(D.dtype),
+        _triton_sum_parts(_d_z, z, _HV) if z is not None else None,
+        _d_delta_bias.sum(0).to(delta_bias.dtype) if delta_bias is not None else None,
+        None if _d_initial_h is None else _d_initial_h.sum(0).to(_initial_h.dtype),
+    )
+
+
+def _triton_chunk_forward(
+    arguments: tuple[torch.Tensor | None, ...],
+    options: tuple[Any, ...],
+    initial: tuple[torch.Tensor | None, ...],
+    cu_seqlens: torch.Tensor | None,
+    _: int,
+    save: bool,
+) -> tuple[torch.Tensor, ...]:
+    """The scan of tiles of tokens; what a chunk is to the PyTorch form does not matter to it."""
+    return _triton_scan_forward(*arguments, *options, *initial, cu_seqlens, save)
+
+
+def _triton_chunk_backward(
+    arguments: tuple[torch.Tensor | None, ...],
+    options: tuple[Any, ...],
+    initial: tuple[torch.Tensor | None, ...],
+    cu_seqlens: torch.Tensor | None,
+    _: int,
+    saved: torch.Tensor,
+    d_outputs: tuple[torch.Tensor | None, ...],
+    d_final: tuple[torch.Tensor | None, ...],
+) -> tuple[torch.Tensor | None, ...]:
+    """Its backward: states again from those that were kept, then from the last token to the first."""
+    return _triton_scan_backward(*arguments, *options, *initial, cu_seqlens, saved, *d_outputs, *d_final)
+
+
 # Operators are global: the digest and the module's name keep apart two versions of a spec, and one version imported under two names.
 _NAMESPACE = "recgen_mamba1_zoh_be0c45aed930_" + "".join(c if c.isalnum() else "_" for c in __name__)
 _FORWARD_SCHEMA = (
@@ -3044,7 +3780,7 @@ def chunk_mamba1_zoh(
         output_final_state: whether to return the state after the last token.
         state_v_first: order of the state's axes, True for [.., P, N]; None for the declared [P, N].
         cu_seqlens: int32 or int64 boundaries [N + 1] of sequences packed into one row (B = 1).
-        chunk_size: tokens whose states PyTorch holds at once: 16, 32 or 64; kernels take one token after another.
+        chunk_size: tokens whose states PyTorch holds at once: 16, 32 or 64; kernels have tiles of their own.
 
     Returns:
         out [B, T, HV, P], and the final state [N, HV, P, N] in float32 (float64 for float64 inputs), or None.

@@ -23,12 +23,13 @@ from recgen.derive.coupled_proof import prove_coupled
 from recgen.derive.normal_proof import prove
 from recgen.derive.operands import OperandSet, name_operands
 from recgen.derive.proof import Proof
+from recgen.derive.scan import argument_values, functions_per_entry, scan_programs
 from recgen.derive.scan_proof import prove_scan
 from recgen.lang import Diagnostic, Recurrence, Source, SpecErrors, check, parse
 from recgen.lang.diagnostics import Reporter
 from recgen.lang.recurrence import StateInfo
 from recgen.lang.terms import Term
-from recgen.plan import CoupledPlan, KernelPlan, TokenPlan, make_coupled_plan, make_plan, make_scan_plan, make_token_plan
+from recgen.plan import CoupledPlan, KernelPlan, ScanPlan, TokenPlan, make_coupled_plan, make_plan, make_scan_plan, make_token_plan
 from recgen.tiles import ChunkTiles
 
 TOKEN_BY_TOKEN = "`plan recurrent` compiles it to step and recurrent forms with gradients, which take one token after another"
@@ -64,6 +65,7 @@ class TokenCompiled:
 class ScanCompiled(TokenCompiled):
     """Every stage's result for a spec of the scan class."""
 
+    plan: ScanPlan
     scan_form: ScanForm
     proof: Proof
 
@@ -181,7 +183,7 @@ def _warn_of_decay(decay: Term | None, state: StateInfo, what: str, reporter: Re
 
 def _compile_scan(form: ScanForm, reporter: Reporter) -> ScanCompiled:
     """The stages of a recurrence whose states are scanned."""
-    plan = make_scan_plan()
+    plan = make_scan_plan(functions_per_entry(scan_programs(form, argument_values(form), frozenset())))
     proof = prove_scan(form)
     return ScanCompiled(form.recurrence, form.token, plan, emit_scan(form, plan), reporter.sorted(), form, proof)
 

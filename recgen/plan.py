@@ -71,6 +71,31 @@ class TokenPlan:
 
 
 @dataclass(frozen=True)
+class ScanTiles:
+    """The tiles of a scan's kernels: entries (tokens times those of the widest state) in each.
+
+    `forward_lanes`, `backward_lanes`: lanes of a warp along the axis that programs share, at most; `warp`: entries of one token that make a
+    warp; `tokens`: of a tile at most; `stages`: tiles that are loaded ahead. Measured on an H200 with Mamba-1, 16 numbers a channel.
+    """
+
+    forward: int = 2048
+    forward_lanes: int = 32
+    backward: int = 1024
+    backward_lanes: int = 8
+    warp: int = 2048
+    tokens: int = 16
+    stages: int = 3
+
+
+@dataclass(frozen=True)
+class ScanPlan(TokenPlan):
+    """What the kernels of a scan are built with, besides those of its token form; `segments`: chunks are of 64 tokens."""
+
+    tiles: ScanTiles
+    segments: SegmentPlan
+
+
+@dataclass(frozen=True)
 class CoupledPlan(TokenPlan):
     """What the forms of coupled states are built with: kernels for steps and the recurrent form, PyTorch on every device for chunks.
 
@@ -116,6 +141,10 @@ def make_coupled_plan(form: CoupledForm) -> CoupledPlan:
     return CoupledPlan(RecurrentTiles(), tokens=_tokens_for(2 * sum(bool(s.corrections) for s in form.streams)))
 
 
-def make_scan_plan() -> TokenPlan:
-    """The plan of a scan: smaller programs, since its entries have more work. Measured on an H200 with Mamba-1, 16 numbers a channel."""
-    return TokenPlan(RecurrentTiles(forward=512, backward=512))
+def make_scan_plan(functions: int) -> ScanPlan:
+    """The plan of a scan that computes so many exponentials and the like for every entry of a state.
+
+    With more than one a thread of the backward holds half as much, or it runs out of registers. Programs are smaller token by token too.
+    """
+    tiles = ScanTiles() if functions < 2 else ScanTiles(backward=512)
+    return ScanPlan(RecurrentTiles(forward=512, backward=512), tiles, SegmentPlan(fill=8, least=4, chunks=4))

@@ -118,7 +118,7 @@ def _chunk_line(form: Form, tokens: int) -> str:
         fewer = f", here {tokens} at most" * (tokens < MOST_TOKENS)
         kernels = "; kernels may take fewer, as far as their tiles fit" * isinstance(form, NormalForm)
         return f"    chunk_size: tokens per chunk: 16, 32 or 64{fewer}{kernels}."
-    return "    chunk_size: tokens whose states PyTorch holds at once: 16, 32 or 64; kernels take one token after another."
+    return "    chunk_size: tokens whose states PyTorch holds at once: 16, 32 or 64; kernels have tiles of their own."
 
 
 def _returned_lines(text: str, one: bool) -> list[str]:

@@ -42,6 +42,7 @@ class TokenHost:
     blocks: tuple[str, ...]
     block_names: str
     block_parameters: str
+    size_names: str
     forward_blocks: str
     backward_blocks: str
     step_blocks: str
@@ -136,6 +137,7 @@ class HostPrinter:
             blocks=tuple(blocks),
             block_names="".join(f"_block_{axis}, " for axis in self.axes),
             block_parameters=f"{sizes}{', _entries' if split else ''}",
+            size_names="".join(f"_size_{axis}, " for axis in self.axes),
             forward_blocks=forward,
             backward_blocks=backward,
             step_blocks=step,

@@ -229,6 +229,11 @@ FUNCTIONS = {
     "softplus": ("log1p",),
     "silu": ("sigmoid",),
     "tanh": ("expm1",),
+    "row": (),
+    "scan": ("row",),
+    "scan_gradient": ("row",),
+    "later": ("row",),
+    "passed": ("row",),
 }
 """Every function that a kernel may call, after those that it calls itself."""
 

@@ -22,6 +22,8 @@ from recgen.derive.program import (
 )
 from recgen.lang.terms import SCALAR, Argument, Shape, State, Term
 
+TRANSCENDENTAL = ("exp", "expm1", "log", "log1p", "sigmoid", "logsigmoid", "softplus", "silu", "tanh", "sin", "cos", "pow")
+
 
 @dataclass(frozen=True)
 class ScanPrograms:
@@ -61,6 +63,21 @@ def scan_programs(form: ScanForm, arguments: tuple[Value, ...], reserved: frozen
     whole = replace(forward, statements=tuple(scope.statements))
     backward, cotangents = differentiate(whole, inputs, reserved | {v.name for v in last})
     return ScanPrograms(forward, carried, starts, contracted(backward), cotangents, last)
+
+
+def functions_per_entry(programs: ScanPrograms) -> int:
+    """How many exponentials and the like the forward computes for every entry of its widest values."""
+    statements = straight(programs.forward.statements)
+    widest = max(len(s.target.axes) for s in statements)
+    return sum(s.op in TRANSCENDENTAL and len(s.target.axes) == widest for s in statements)
+
+
+def straight(statements: tuple[Statement, ...]) -> list[Assign]:
+    """Every statement, of a choice the first side."""
+    found: list[Assign] = []
+    for s in statements:
+        found += [s] if isinstance(s, Assign) else straight(s.then)
+    return found
 
 
 def argument_values(form: ScanForm, rename: Callable[[str], str] = str) -> tuple[Value, ...]:

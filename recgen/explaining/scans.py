@@ -7,16 +7,16 @@ from dataclasses import asdict
 
 from recgen.analysis.scan_form import ScanForm, ScanState
 from recgen.codegen.emit import GeneratedModule
-from recgen.derive.program import Assign, Program, Statement, Value
+from recgen.derive.program import Program, Value
 from recgen.derive.proof import Proof
-from recgen.derive.scan import argument_values, scan_programs, state_shape
+from recgen.derive.scan import TRANSCENDENTAL, argument_values, scan_programs, state_shape, straight
 from recgen.explaining.document import Block, Equations, Items, Paragraph, Stage, Table
 from recgen.explaining.plan import forms
 from recgen.explaining.styles import Formula
 from recgen.explaining.terms import TermPrinter
 from recgen.explaining.tokens import equal, located, plain, state_after
 from recgen.lang.terms import Apply, Constant, State, Term
-from recgen.plan import TokenPlan
+from recgen.plan import ScanPlan
 
 SEGMENT = 64
 """Tokens between two states that the kernels keep."""
@@ -24,10 +24,8 @@ SEGMENT = 64
 _FREE = ("spread", "tokens", "heads", "copy", "zeros", "before", "later", "at_first", "sum_heads")
 """Operations that move numbers and compute none."""
 
-_TRANSCENDENTAL = ("exp", "expm1", "log", "log1p", "sigmoid", "logsigmoid", "softplus", "silu", "tanh", "sin", "cos", "pow")
 
-
-def explain_scan(stage: str, form: ScanForm, proof: Proof, plan: TokenPlan, module: GeneratedModule) -> Stage:
+def explain_scan(stage: str, form: ScanForm, proof: Proof, plan: ScanPlan, module: GeneratedModule) -> Stage:
     """One of the stages "analyze", "derive" and "plan"."""
     match stage:
         case "analyze":
@@ -95,16 +93,19 @@ def _derive(form: ScanForm, proof: Proof) -> Stage:
     return Stage("derive", "the scan and its adjoint", blocks, {"steps": list(steps), "proof": str(proof)})
 
 
-def _plan(form: ScanForm, plan: TokenPlan, module: GeneratedModule) -> Stage:
+def _plan(form: ScanForm, plan: ScanPlan, module: GeneratedModule) -> Stage:
     """Forms by device, memory, bytes and operations."""
     rows = forms(module)
     costs = _costs(form)
     entries = " + ".join(" ".join(s.info.axes) or "1" for s in form.states)
-    r = plan.recurrent
+    tiles, cut = plan.tiles, plan.segments
     facts = (
         f"saved for the backward: the states before every {SEGMENT}th token, in PyTorch every 16th, 4 ({entries}) bytes each",
         "computed again in the backward: multipliers, writes and states",
-        f"kernels: blocks of {form.token.split or 'nothing'}, about {r.forward} entries a program forward, {r.backward} backward",
+        f"kernels: blocks of {form.token.split or 'nothing'}, tiles of at most {tiles.tokens} tokens, about {tiles.forward} entries"
+        f" forward, {tiles.backward} backward, {tiles.stages - 1} tiles loaded ahead",
+        f"sequences in {cut.least} segments or more, of {cut.chunks * SEGMENT} tokens at least, where programs are fewer than {cut.fill}"
+        " for each multiprocessor and no state waits for another's",
         "in PyTorch: chunks of tokens, a call for each token over all channels",
         *(f"{name}: {text}" for name, text in costs),
     )
@@ -138,21 +139,13 @@ def _operations(program: Program) -> tuple[Counter[str], Counter[str]]:
     """Operations by the entries that they work on, and how many of them are transcendental."""
     every: Counter[str] = Counter()
     hard: Counter[str] = Counter()
-    for s in _flat(program.statements):
+    for s in straight(program.statements):
         if s.op in _FREE:
             continue
         entries = _product(tuple(sorted({axis for v in (s.target, *(a for a in s.args if isinstance(a, Value))) for axis in v.axes})))
         every[entries] += 2 if s.op in ("dot", "scan", "scan_gradient") else 1
-        hard[entries] += s.op in _TRANSCENDENTAL
+        hard[entries] += s.op in TRANSCENDENTAL
     return every, hard
-
-
-def _flat(statements: tuple[Statement, ...]) -> list[Assign]:
-    """Every statement, of a choice the first side."""
-    found: list[Assign] = []
-    for s in statements:
-        found += [s] if isinstance(s, Assign) else _flat(s.then)
-    return found
 
 
 def _product(axes: tuple[str, ...]) -> str:

@@ -47,14 +47,6 @@ def test_recurrent(spec: str, case: dict[str, object]) -> None:
         assert report.ok, report
 
 
-@pytest.mark.parametrize("spec", SCANS)
-def test_chunks_of_scans(spec: str) -> None:
-    """The chunk form is the same kernels, in float32; float64 runs in PyTorch."""
-    for dtype in ("float64", "float32"):
-        report = reproduce(compiled(spec), "chunk 16", dtype, tokens=20, packed=True, seed=5, flags=flags(spec, False))
-        assert report.ok, report
-
-
 @pytest.mark.parametrize("spec", ["slstm", "fed_key"])
 def test_packed_over_checkpoints(spec: str) -> None:
     """Of two sequences one has a single segment, the other two."""
@@ -131,6 +123,11 @@ def test_large_factors_are_refused() -> None:
         module._triton_blocks(65, 16)
 
 
+def segmented(spec: str) -> bool:
+    """Whether a scan's sequences may be cut into segments."""
+    return "SUMMARY" in compiled(spec).module.text
+
+
 COMPILED = (*((name, "bfloat16", 16 if name in SCANS else 64) for name in NAMES), ("dense", "float64", 32))
 
 
@@ -142,7 +139,10 @@ def test_compiled_ahead_of_time(spec: str, dtype: str, size: int) -> None:
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
-    assert set(figures) == {"recurrent_forward_kernel", "recurrent_backward_kernel", "step_kernel"}
+    wanted = {"recurrent_forward_kernel", "recurrent_backward_kernel", "step_kernel"}
+    if spec in SCANS:
+        wanted |= {f"scan_{way}_kernel{of}" for way in ("forward", "backward") for of in ("", "_of_summaries")[: 1 + segmented(spec)]}
+    assert set(figures) == wanted
     for kernel, (shared, _, spilled) in figures.items():
         assert shared <= SHARED["sm_90"], f"{kernel} takes {shared} bytes of shared memory"
         assert spilled <= 1024, f"{kernel} spills {spilled} bytes"

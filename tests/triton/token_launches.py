@@ -20,7 +20,7 @@ import torch
 import triton
 from triton.runtime.jit import JITFunction
 
-from recgen.pipeline import TokenCompiled, compile_text
+from recgen.pipeline import ScanCompiled, TokenCompiled, compile_text
 from tests.triton.compiling import cuda_usage
 from tests.triton.launches import TARGETS, Launch, specialised
 
@@ -55,7 +55,10 @@ def module(name: str, text: str) -> ModuleType:
 
 
 def launches(spec: str, dtype: torch.dtype, size: int) -> list[Launch]:
-    """The forward, the backward and the step, with every option on, on tensors without data; every axis has this size."""
+    """The forward, the backward and the step, and of a scan both in tiles, whole and in segments.
+
+    With every option on, on tensors without data; every axis has this size.
+    """
     found = compiled(spec)
     functions, recurrence = module(spec, found.module.text), found.recurrence
     numbers = [o.name for o in recurrence.options if not isinstance(o.default, bool)]
@@ -77,6 +80,11 @@ def launches(spec: str, dtype: torch.dtype, size: int) -> list[Launch]:
         *results, saved = functions._triton_recurrent_forward(*arguments, *options, *states, bounds, True)
         functions._triton_recurrent_backward(*arguments, *options, *states, bounds, saved, *results)
         functions._triton_step(*token, *options, *states, slots)
+        if isinstance(found, ScanCompiled):
+            for segments in (1, 2):
+                functions._triton_scan_span = lambda *_, segments=segments: (segments, 64)
+                *results, saved = functions._triton_scan_forward(*arguments, *options, *states, bounds, True)
+                functions._triton_scan_backward(*arguments, *options, *states, bounds, saved, *results)
     return [specialised(*call) for call in calls]
 
 
@@ -85,7 +93,8 @@ def main(spec: str, dtype: str, size: str) -> None:
     figures = {}
     for launch in launches(spec, getattr(torch, dtype), int(size)):
         result = triton.compile(launch.source, target=TARGETS["sm_90"], options=launch.options)
-        figures[launch.name.strip("_")] = [result.metadata.shared, *cuda_usage(result.asm["cubin"])]
+        summary = "_of_summaries" * any(p.name == "SUMMARY" and launch.source.constants.get((p.num,), False) for p in launch.kernel.params)
+        figures[launch.name.strip("_") + summary] = [result.metadata.shared, *cuda_usage(result.asm["cubin"])]
     print(json.dumps(figures))
 
 
