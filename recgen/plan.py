@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from recgen.analysis.coupled_form import CoupledForm
 from recgen.analysis.normal_form import NormalForm
 from recgen.compilers import COMPILER_FAULTS, CompilerFault
-from recgen.tiles import ChunkTiles, rows_for
+from recgen.tiles import ChunkTiles, coupled_rows, rows_for
 
 MOST_TOKENS, LEAST_TOKENS = 64, 16
 """Of a chunk."""
@@ -97,14 +97,16 @@ class ScanPlan(TokenPlan):
 
 @dataclass(frozen=True)
 class CoupledPlan(TokenPlan):
-    """What the forms of coupled states are built with: kernels for steps and the recurrent form, PyTorch on every device for chunks.
+    """What the forms of coupled states are built with.
 
-    `stretch`: chunks times heads that are worked on together, as in `KernelPlan`. `tokens`: of a chunk at most. What a correction finds
+    `chunk`, `faults`: as in `KernelPlan`; `stretch`: chunks times heads that are worked on together, as in `KernelPlan`. `tokens`: of a chunk at most. What a correction finds
     goes through the state that it is written into and through those that this one feeds, so that the inverse loses digits with fewer
     tokens: a delta rule with momentum and without forgetting has an error of 1e-6 token by token in float32, and 1.7e-6 and 3.5e-6 in
     chunks of 32 and 64.
     """
 
+    chunk: tuple[ChunkTiles, ...]
+    faults: tuple[CompilerFault, ...] = COMPILER_FAULTS
     stretch: int = 32
     tokens: int = MOST_TOKENS
 
@@ -137,8 +139,8 @@ def make_token_plan() -> TokenPlan:
 
 
 def make_coupled_plan(form: CoupledForm) -> CoupledPlan:
-    """The plan of a coupled form: the kernels of its token form."""
-    return CoupledPlan(RecurrentTiles(), tokens=_tokens_for(2 * sum(bool(s.corrections) for s in form.streams)))
+    """The plan of a coupled form: the recurrent kernels of its token form, and chunkwise kernels."""
+    return CoupledPlan(RecurrentTiles(), coupled_rows(len(form.states)), tokens=_tokens_for(2 * sum(bool(s.corrections) for s in form.streams)))
 
 
 def make_scan_plan(functions: int) -> ScanPlan:

@@ -43,6 +43,7 @@ class ChunkContext:
     stabilized: bool
     state: str
     columns_of_state: str
+    kept: str
     joined_layout: str
     inverted: int
     operand_names: tuple[str, ...]
@@ -71,6 +72,7 @@ def build_chunk_context(states: StatesText, operands: NamedOperands, chunk: Chun
         stabilized=chunk.stabilized,
         state=state_shape(chunk),
         columns_of_state=columns_of_state(chunk),
+        kept=state_shape(chunk) if chunk.states > 1 else f"sizes.keys, {columns_of_state(chunk)}",
         joined_layout=state_shape(chunk).replace("sizes.keys", "K").replace("sizes.values", "V"),
         inverted=INVERTED,
         operand_names=tuple(o.name for o in operands.operands),

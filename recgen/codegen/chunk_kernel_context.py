@@ -48,16 +48,28 @@ def _scale_text(form: NormalForm, kernels: ChunkKernels) -> ScaleText:
 
 
 @dataclass(frozen=True)
+class DeviceText:
+    """Which functions the kernels call, and whether decays may have either sign, differ by channel, or forget always."""
+
+    split_right: bool
+    split_left: bool
+    inverse: bool
+    gammas: bool
+    crossing: bool
+    vector: bool
+    signed: bool
+    bounded: bool
+
+
+@dataclass(frozen=True)
 class ChunkKernelContext:
     """Lines of the four kernels and the host's constants."""
 
+    title: str
+    device: DeviceText
     functions: tuple[str, ...]
     numbers: KernelNumbers
     states: HostStates
-    gammas: bool
-    crossing: bool
-    bounded: bool
-    signed: bool
     vector: bool
     corrects: bool
     keeps_float32: bool
@@ -83,6 +95,19 @@ class ChunkKernelContext:
     faults: tuple[CompilerFault, ...]
 
 
+def _device_text(form: NormalForm, kernels: ChunkKernels) -> DeviceText:
+    return DeviceText(
+        split_right=form.feedback or kernels.keeps_float32,
+        split_left=not form.feedback,
+        inverse=form.feedback,
+        gammas=form.decay.kind == "scalar" and form.stabilizer is None,
+        crossing=form.decay.kind == "scalar",
+        vector=kernels.decay.vector,
+        signed=form.decay.signed is not None,
+        bounded=form.decay.bounded,
+    )
+
+
 def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPlan, shared: tuple[str, ...]) -> ChunkKernelContext:
     """The context; `shared`: function templates that the module already includes."""
     kernels = ChunkKernels(form, operands)
@@ -91,13 +116,11 @@ def chunk_kernel_context(form: NormalForm, operands: OperandSet, plan: KernelPla
     numbers = kernel_numbers(form, kernels)
     axes = tuple(a for a in kernels.printer.axes if a not in (form.key_axis, form.value_axis))
     return ChunkKernelContext(
+        title=form.recurrence.name,
+        device=_device_text(form, kernels),
         functions=tuple(f for f in functions(kernels.printer.functions) if f not in shared),
         numbers=numbers,
         states=host_states(form),
-        crossing=form.decay.kind == "scalar",
-        gammas=form.decay.kind == "scalar" and form.stabilizer is None,
-        bounded=form.decay.bounded,
-        signed=form.decay.signed is not None,
         vector=kernels.decay.vector,
         corrects=form.feedback,
         keeps_float32=kernels.keeps_float32,

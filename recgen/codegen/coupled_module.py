@@ -8,6 +8,7 @@ from recgen.codegen.chunk_states import stacked_states_text
 from recgen.codegen.emit import GeneratedModule, fields, header, helpers_of, listing, rendered, spec_digest
 from recgen.codegen.expressions import build_expressions
 from recgen.codegen.module_context import build_module_context
+from recgen.codegen.phase_context import phase_context
 from recgen.codegen.own_names import with_emitted_names
 from recgen.codegen.token_module import token_contexts
 from recgen.derive.chunk_ir import ChunkForm
@@ -20,7 +21,7 @@ def emit_coupled(form: CoupledForm, operands: CoupledOperands, chunk: ChunkForm,
     r = form.recurrence
     digest = spec_digest(r.source.text)
     head = header(r, digest, f"coupled form: {coupled_form_line(form)}")
-    module = build_module_context(form, head, digest, listing(operands), plan.tokens, kernels=False)
+    module = build_module_context(form, head, digest, listing(operands), plan.tokens)
     form = with_emitted_names(form)
     expressions = build_expressions(form, operands)
     contexts, operations, lines = token_contexts(form.token, plan.recurrent)
@@ -31,6 +32,7 @@ def emit_coupled(form: CoupledForm, operands: CoupledOperands, chunk: ChunkForm,
         "plan": plan,
         "c": build_chunk_context(stacked_states_text(form), operands, chunk, expressions.rereads),
         "e": fields(expressions),
+        "chunk": phase_context(form, operands, chunk, plan),
     }
     return rendered(r.name, digest, contexts)
 

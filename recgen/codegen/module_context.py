@@ -19,7 +19,7 @@ class ModuleContext:
     """What the module-level templates print.
 
     `chunked`: the chunk form is made of products of matrices; `tokenwise`: steps and the recurrent form are those of the equations as they
-    stand; `scanned`: the chunk form is a scan; `kernels`: it has Triton kernels; `anchor`: the place of `first_argument`, an input that is
+    stand; `scanned`: the chunk form is a scan; `kernels`: it has Triton kernels, `phased`: printed from its steps; `anchor`: the place of `first_argument`, an input that is
     always there.
     """
 
@@ -39,6 +39,7 @@ class ModuleContext:
     tokenwise: bool
     scanned: bool
     kernels: bool
+    phased: bool
     tokens: int
     chunk_size: str
     fewer_tokens: bool
@@ -74,7 +75,8 @@ def build_module_context(
         chunked=chunked,
         tokenwise=not isinstance(form, NormalForm),
         scanned=scanned,
-        kernels=kernels and (scanned or isinstance(form, NormalForm)),
+        kernels=kernels and (scanned or chunked),
+        phased=isinstance(form, CoupledForm),
         tokens=tokens,
         chunk_size="16" if scanned else "64",  # a scan's chunk of states stays in a core's cache
         fewer_tokens=tokens < MOST_TOKENS,

@@ -14,11 +14,11 @@ from types import ModuleType
 
 import torch
 
+from recgen.analysis.coupled_form import CoupledForm
 from recgen.analysis.normal_form import NormalForm
-from recgen.lang.recurrence import ArgumentInfo, Recurrence
+from recgen.lang.recurrence import ArgumentInfo, Recurrence, StateInfo
 from recgen.lang.terms import Apply, AxisSize, Constant, Term
-from recgen.pipeline import Compiled, compile_text
-from recgen.plan import make_plan
+from recgen.pipeline import AnyCompiled, Compiled, CoupledCompiled, compile_text
 from recgen.resources import resource
 from tests.triton.reference import Loop
 
@@ -29,27 +29,38 @@ FOLDER = Path(tempfile.mkdtemp(prefix="recgen-triton-"))
 def spec_path(name: str) -> Path:
     """A spec of the project, or one of the tests' own."""
     here = Path(__file__).parent
-    folders = (here / "specs", here.parent / "specs", resource("specs"))
+    tests = here.parent / "specs"
+    folders = (here / "specs", tests, tests / "coupled", tests / "strangers", resource("specs"))
     return next(folder / f"{name}.rec" for folder in folders if (folder / f"{name}.rec").exists())
 
 
-def with_normal_form(*folders: Path) -> tuple[str, ...]:
-    """The specs in these folders that have a normal form."""
-    paths = (path for folder in folders for path in folder.glob("*.rec"))
-    return tuple(sorted(p.stem for p in paths if isinstance(compile_text(p.read_text(encoding="utf-8"), p.stem), Compiled)))
+def with_products(*folders: Path) -> tuple[str, ...]:
+    """The specs in these folders whose chunks are made of products of matrices."""
+    names = {path.stem for folder in folders for path in folder.glob("*.rec")}
+    return tuple(sorted(name for name in names if isinstance(result(name), Compiled | CoupledCompiled)))
 
 
 def with_chunk_kernels(*folders: Path) -> tuple[str, ...]:
     """Those of them whose chunks run in kernels."""
-    return tuple(name for name in with_normal_form(*folders) if make_plan(compiled(name)[0]).kernels)
+    return tuple(name for name in with_products(*folders) if "def _triton_chunk_forward(" in compiled(name)[1])
+
+
+def coupled(*folders: Path) -> tuple[str, ...]:
+    """The specs in these folders of several matrix states that are compiled together."""
+    return tuple(name for name in with_products(*folders) if isinstance(compiled(name)[0], CoupledForm))
 
 
 @cache
-def compiled(name: str) -> tuple[NormalForm, str]:
-    """The normal form of a spec and the text of its module."""
-    result = compile_text(spec_path(name).read_text(encoding="utf-8"), name)
-    assert isinstance(result, Compiled)
-    return result.normal_form, result.module.text
+def result(name: str) -> AnyCompiled:
+    """Every stage's result for a spec."""
+    return compile_text(spec_path(name).read_text(encoding="utf-8"), name)
+
+
+def compiled(name: str) -> tuple[NormalForm | CoupledForm, str]:
+    """The form of a spec by products of matrices and the text of its module."""
+    found = result(name)
+    assert isinstance(found, Compiled | CoupledCompiled)
+    return found.normal_form if isinstance(found, Compiled) else found.coupled_form, found.module.text
 
 
 @cache
@@ -80,6 +91,9 @@ def tiled(functions: ModuleType, entries: int | None) -> Iterator[None]:
 @contextmanager
 def segmented(functions: ModuleType, chunks: int) -> Iterator[None]:
     """Segments of so many chunks, whatever the machine; 0 for whole sequences."""
+    if not hasattr(functions, "_chunks_per_segment"):  # kernels that take sequences whole
+        yield
+        return
     chosen = functions._chunks_per_segment
     functions._chunks_per_segment = lambda *_: chunks
     try:
@@ -180,7 +194,11 @@ class Inputs:
     def turned(self, states: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
         """States with the matrix by its key axis."""
         infos = self.recurrence.states
-        return tuple(self.oriented(x) if info == self.form.state else x for x, info in zip(states, infos, strict=True))
+        return tuple(self.oriented(x) if self.is_matrix(info) else x for x, info in zip(states, infos, strict=True))
+
+    def is_matrix(self, info: StateInfo) -> bool:
+        """Whether a state is a matrix by the key and the value axis."""
+        return isinstance(self.form, CoupledForm) or info == self.form.state
 
     def names(self, prefix: str) -> tuple[str, ...]:
         """What the states are called."""
@@ -280,9 +298,8 @@ def check_gradients(inputs: Inputs, found: dict[str, Tensor | None], expected: d
             assert wanted is None and x is None, f"the gradient of {name} is missing, or there is one too many"
             continue
         if name in inputs.names("initial"):
-            wanted = (
-                inputs.oriented(wanted) if name == inputs.names("initial")[inputs.recurrence.states.index(inputs.form.state)] else wanted
-            )
+            info = inputs.recurrence.states[inputs.names("initial").index(name)]
+            wanted = inputs.oriented(wanted) if inputs.is_matrix(info) else wanted
         else:
             assert x.dtype == inputs.arguments[name].dtype, f"the gradient of {name} is in another dtype"
         compare(f"gradient of {name}", x, wanted, LIMITS[inputs.case.dtype][1])

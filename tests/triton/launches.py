@@ -21,8 +21,7 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from recgen.lang.recurrence import ArgumentInfo
-from recgen.plan import make_plan
-from tests.triton.harness import Case, Inputs, compiled, module, segmented
+from tests.triton.harness import Case, Inputs, compiled, module, result, segmented
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
@@ -176,7 +175,7 @@ def launches(point: Point) -> tuple[Launch, ...]:
     calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
     states, bounds = inputs.states, inputs.bounds
     count = len(inputs.recurrence.outputs)
-    tokens = make_plan(compiled(point.spec)[0]).tokens
+    tokens = result(point.spec).plan.tokens
     with recording(functions, point.target, calls):
         *results, saved = functions._triton_recurrent_forward(*inputs.values, *states, bounds, True)
         functions._triton_recurrent_backward(*inputs.values, *states, bounds, saved, *results)

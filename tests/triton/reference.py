@@ -7,8 +7,8 @@ from itertools import pairwise
 import torch
 import torch.nn.functional as F
 
-from recgen.lang.recurrence import Recurrence
-from recgen.lang.terms import SCALAR, Apply, Argument, AxisSize, Constant, Eye, OptionValue, State, Term
+from recgen.lang.recurrence import Recurrence, StateInfo
+from recgen.lang.terms import SCALAR, Apply, Argument, AxisSize, Constant, Eye, OptionValue, State, Term, walk
 
 Tensor = torch.Tensor
 
@@ -35,6 +35,16 @@ FUNCTIONS = {
     "l2norm": lambda x: x * torch.rsqrt((x * x).sum((-2, -1), keepdim=True) + 1e-6),
     "rmsnorm": lambda x: x * torch.rsqrt((x * x).mean((-2, -1), keepdim=True) + 1e-6),
 }
+
+
+def in_order(states: tuple[StateInfo, ...]) -> tuple[StateInfo, ...]:
+    """The states with those first that others read at the same token."""
+    order: list[StateInfo] = []
+    while left := [s for s in states if s not in order]:
+        names = {s.name for s in left}
+        read = {s.name: {t.name for e in (*s.micro, s.equation) for t in walk(e) if isinstance(t, State) and t.lag == 0} for s in left}
+        order.append(next(s for s in left if not read[s.name] & (names - {s.name})))
+    return tuple(order)
 
 
 class Loop:
@@ -95,7 +105,7 @@ class Loop:
                 x = x[None] if infos[k].role == "param" else x[:, t].repeat_interleave(heads // x.shape[2], 1)
                 token[k] = x[..., None] if x.dim() == 3 else x[..., None, None]
             states: dict[tuple[str, int, int | None], Tensor] = {(name, 1, None): state for name, state in before.items()}
-            for info in sorted(infos_of_states, key=lambda x: x not in self.recurrence.scales):  # a scale first: the others read it
+            for info in in_order(infos_of_states):
                 for i, equation in enumerate(info.micro):
                     states[info.name, 0, i] = self.value(equation, token, states) + 0 * before[info.name]
                 after = self.value(info.equation, token, states) + 0 * before[info.name]
