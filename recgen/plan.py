@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from recgen.analysis.coupled_form import CoupledForm
 from recgen.analysis.normal_form import NormalForm
 from recgen.compilers import COMPILER_FAULTS, CompilerFault
-from recgen.tiles import ChunkTiles, coupled_rows, rows_for
+from recgen.tiles import COUPLED_TILES, ChunkTiles, rows_for
 
 MOST_TOKENS, LEAST_TOKENS = 64, 16
 """Of a chunk."""
@@ -99,10 +99,9 @@ class ScanPlan(TokenPlan):
 class CoupledPlan(TokenPlan):
     """What the forms of coupled states are built with.
 
-    `chunk`, `faults`: as in `KernelPlan`; `stretch`: chunks times heads that are worked on together, as in `KernelPlan`. `tokens`: of a chunk at most. What a correction finds
-    goes through the state that it is written into and through those that this one feeds, so that the inverse loses digits with fewer
-    tokens: a delta rule with momentum and without forgetting has an error of 1e-6 token by token in float32, and 1.7e-6 and 3.5e-6 in
-    chunks of 32 and 64.
+    `chunk`, `faults`, `stretch`: as in `KernelPlan`. `tokens`: of a chunk at most. What a correction finds goes through the state that it
+    is written into and through those that this one feeds, so that the inverse loses digits with fewer tokens: a delta rule with momentum
+    and without forgetting has an error of 1e-6 token by token in float32, and 1.7e-6 and 3.5e-6 in chunks of 32 and 64.
     """
 
     chunk: tuple[ChunkTiles, ...]
@@ -140,7 +139,8 @@ def make_token_plan() -> TokenPlan:
 
 def make_coupled_plan(form: CoupledForm) -> CoupledPlan:
     """The plan of a coupled form: the recurrent kernels of its token form, and chunkwise kernels."""
-    return CoupledPlan(RecurrentTiles(), coupled_rows(len(form.states)), tokens=_tokens_for(2 * sum(bool(s.corrections) for s in form.streams)))
+    corrections = sum(bool(s.corrections) for s in form.streams)
+    return CoupledPlan(RecurrentTiles(), COUPLED_TILES, tokens=_tokens_for(2 * corrections))
 
 
 def make_scan_plan(functions: int) -> ScanPlan:

@@ -144,12 +144,14 @@ def _whole_rows(rows: tuple[ChunkTiles, ...], decay: str, corrects: bool) -> tup
     return tuple(found)
 
 
-def coupled_rows(states: int) -> tuple[ChunkTiles, ...]:
-    """The rows of coupled states, which a program of the scans holds side by side: the more, the fewer value columns."""
-    large = 32 if states <= 2 else 16
-    sizes = (("gfx942", _KIB_64, True, 128, 16, 16, 16), ("gfx942", _KIB_64, False, 128, 16, 16, 16))
-    sizes += (("", _KIB_99, True, 128, 32, large, 16), ("", _KIB_99, False, 64, 16, 16, 16), ("", _KIB_163, False, 128, 16, 16, 16))
-    return tuple(
-        ChunkTiles("scalar", True, half, keys, chunk, scan, gradients, 1, generation, shared)
-        for generation, shared, half, keys, chunk, scan, gradients in sizes
-    )
+def _phase_row(generation: str, shared: int, half: bool, keys: int, chunk: int) -> ChunkTiles:
+    return ChunkTiles("scalar", True, half, keys, chunk, 16, 16, 1, generation, shared)
+
+
+COUPLED_TILES: Final = (
+    _phase_row("gfx942", _KIB_64, True, 128, 16),
+    _phase_row("gfx942", _KIB_64, False, 128, 16),
+    _phase_row("", _KIB_64, True, 128, 32),
+    _phase_row("", _KIB_64, False, 128, 16),
+)
+"""The rows of coupled states. A program of the scans holds all states, so that it takes few value columns of each."""

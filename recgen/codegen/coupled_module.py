@@ -8,8 +8,8 @@ from recgen.codegen.chunk_states import stacked_states_text
 from recgen.codegen.emit import GeneratedModule, fields, header, helpers_of, listing, rendered, spec_digest
 from recgen.codegen.expressions import build_expressions
 from recgen.codegen.module_context import build_module_context
-from recgen.codegen.phase_context import phase_context
 from recgen.codegen.own_names import with_emitted_names
+from recgen.codegen.phase_context import phase_context
 from recgen.codegen.token_module import token_contexts
 from recgen.derive.chunk_ir import ChunkForm
 from recgen.derive.coupled_operands import CoupledOperands

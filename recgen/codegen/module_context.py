@@ -19,8 +19,8 @@ class ModuleContext:
     """What the module-level templates print.
 
     `chunked`: the chunk form is made of products of matrices; `tokenwise`: steps and the recurrent form are those of the equations as they
-    stand; `scanned`: the chunk form is a scan; `kernels`: it has Triton kernels, `phased`: printed from its steps; `anchor`: the place of `first_argument`, an input that is
-    always there.
+    stand; `scanned`: the chunk form is a scan; `kernels`: it has Triton kernels, `phased`: printed from its steps; `anchor`: the place of
+    `first_argument`, an input that is always there.
     """
 
     name: str

@@ -8,9 +8,9 @@ from recgen.analysis.coupled_form import CoupledForm
 from recgen.codegen.chunk_kernel_context import DeviceText
 from recgen.codegen.phase_kernels import PhaseKernels, coupled_kernels
 from recgen.compilers import CompilerFault
+from recgen.derive.bordered_nodes import Crossing, Kept
 from recgen.derive.chunk_ir import ChunkForm, nodes
 from recgen.derive.chunk_nodes import Inverse
-from recgen.derive.bordered_nodes import Crossing, Kept
 from recgen.derive.coupled_operands import CoupledOperands
 from recgen.plan import CoupledPlan
 from recgen.tiles import ChunkTiles

@@ -15,8 +15,8 @@ from recgen.codegen.phase_values import Blocks, Tile
 from recgen.derive.bordered_nodes import Cut, Empty, Mixed
 from recgen.derive.chunk_ir import ChunkForm
 from recgen.derive.chunk_nodes import Hadamard, Inverse, MatMul, Node, ScaledColumns, Sum, Sym
-from recgen.derive.coupled_forward import S
 from recgen.derive.coupled_operands import CoupledOperands
+from recgen.derive.forward import S
 
 Lines = tuple[str, ...]
 
@@ -73,7 +73,7 @@ def _phase_steps(operands: CoupledOperands, chunk: ChunkForm, bounded: bool) -> 
 
 
 def _shape(node: Node, sizes: dict[str, str], shapes: dict[str, str]) -> str:
-    """"CC" for a matrix [C, C] and "C" for a column of the first phase; "" for anything else, links among it."""
+    """What a value of the first phase is: "CC" a matrix [C, C], "C" a column; "" for anything else, links among it."""
     match node:
         case Sym(name):
             return shapes.get(name, "C" if sizes.get(name) == "1" else "")
@@ -113,7 +113,7 @@ def _carry(p: PhasePrinter, name: str, parts: list[Node], *, backwards: bool) ->
 def _prepare(p: PhasePrinter, memory: Memory) -> Lines:
     """What the other kernels ask for."""
     for name, slot in memory.matrices.items():
-        p.emit(f"tl.store(p_matrices + ({slot} * BC + o_c[:, None]) * BC + o_c[None, :], {p.tile(Sym(name)).text})")
+        p.emit(f"tl.store(p_matrices + {slot} * BC * BC + o_cc, {p.tile(Sym(name)).text})")
     for name, slot in memory.columns.items():
         tile = _column(p, name)
         p.emit(f"tl.store(p_columns + {slot} * BC{' + o_c' * bool(tile.shape)}, {tile.text})")
@@ -135,7 +135,7 @@ def _scan(p: PhasePrinter, operands: CoupledOperands) -> Lines:
     _states(p, "S", operands.count)
     for r in operands.reads:
         read = p.tile(Sym(f"read{r.tag}"))
-        p.emit(f"tl.store(w_read{r.tag} + o_row[:, None] * V + o_v[None, :], {read.text}, mask=m_tv)")
+        p.emit(f"tl.store(w_read{r.tag} + row * V + o_cv, {read.text}, mask=m_tv)")
     carried: list[Node] = [MatMul(Sym(f"k_end{s.tag}"), _write(operands, s.tag), turn_left=True) for s in operands.streams]
     p.emit("# S: the states at the chunk's end")
     _carry(p, "S", [Mixed(Sym("through"), S, False), *carried], backwards=False)
@@ -152,7 +152,7 @@ def _reverse(p: PhasePrinter, operands: CoupledOperands, of_values: tuple[str, .
     _states(p, "dS", operands.count)
     p.stored = frozenset(f"d_read{r.tag}" for r in operands.reads)
     for name in of_values:
-        p.emit(f"tl.store(w_{name} + o_row[:, None] * V + o_v[None, :], {p.tile(Sym(name)).text}, mask=m_tv)")
+        p.emit(f"tl.store(w_{name} + row * V + o_cv, {p.tile(Sym(name)).text}, mask=m_tv)")
     parts: list[Node] = [Mixed(Sym("through"), Sym("dS"), True)]
     parts += [MatMul(Sym(f"q_in{r.tag}"), Sym(f"d_read{r.tag}"), turn_left=True) for r in operands.reads]
     parts += [MatMul(Sym(f"a_in{s.tag}"), Sym(f"dX{s.tag}"), turn_left=True) for s in operands.streams if s.corrections]
@@ -181,6 +181,5 @@ def _stored(p: PhasePrinter, name: str, step: str) -> str:
     """The line that stores an operand's gradient."""
     text = p.tile(Sym(step)).text
     if p.form.sizes[name] == "1":
-        return f"tl.store(w_{step} + o_row, {text}, mask=m_t)"
-    return f"tl.store(w_{step} + o_row[:, None] * K + o_k[None, :], {text}, mask=m_tk)"
-
+        return f"tl.store(w_{step} + row + o_c, {text}, mask=m_t)"
+    return f"tl.store(w_{step} + row * K + o_ck, {text}, mask=m_tk)"

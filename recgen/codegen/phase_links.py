@@ -225,4 +225,3 @@ def row_sums(left: Rows, right: Rows) -> Tile:
 def _sum(found: list[Tile | None]) -> Tile | None:
     tiles = [t for t in found if t is not None]
     return total(tiles) if tiles else None
-

@@ -46,7 +46,7 @@ class Memory:
             return ""
         slot = among.setdefault(name, len(among))
         if shape == "CC":
-            return f"p_matrices + ({slot} * BC + o_c[:, None]) * BC + o_c[None, :]"
+            return f"p_matrices + {slot} * BC * BC + o_cc"
         return f"p_columns + {slot} * BC" + " + o_c" * bool(shape)
 
 
@@ -155,15 +155,15 @@ class PhasePrinter:
     def _operand(self, name: str) -> Tile:
         size = self.form.sizes[name]
         if size == "1":
-            return self.bind(name, Tile(f"tl.load(p_{name} + o_row, mask=m_t, other=0.0)", "C"))
+            return self.bind(name, Tile(f"tl.load(p_{name} + row + o_c, mask=m_t, other=0.0)", "C"))
         axis = size.lower()
-        text = f"tl.load(p_{name} + o_row[:, None] * {size} + o_{axis}[None, :], mask=m_t{axis}, other=0.0)"
+        text = f"tl.load(p_{name} + row * {size} + o_c{axis}, mask=m_t{axis}, other=0.0)"
         return self.bind(name, Tile(text, f"C{size}"))
 
     def _loaded(self, name: str) -> Tile | None:
         """What a kernel before has made, from memory; None for what is computed."""
         if name in self.stored:
-            return self.bind(name, Tile(f"tl.load(w_{name} + o_row[:, None] * V + o_v[None, :], mask=m_tv, other=0.0)", "CV"))
+            return self.bind(name, Tile(f"tl.load(w_{name} + row * V + o_cv, mask=m_tv, other=0.0)", "CV"))
         shape = self.form.shapes.get(name)
         if self.stores or shape is None:
             return None
@@ -176,10 +176,10 @@ class PhasePrinter:
         if name not in self.known:
             with self.place(self._home(name, False)):
                 place = "" if self.stores else self.memory.place(name, shape, self.wants)
-                found = Tile(f"tl.load({place})", shape) if place else compute()
-                if found is None:
+                made = Tile(f"tl.load({place})", shape) if place else compute()
+                if made is None:
                     return None
-                self.known[name] = self.bind(name, found, "" if place else symbol)
+                self.known[name] = self.bind(name, made, "" if place else symbol)
         found = self.known[name]
         assert isinstance(found, Tile)
         return found
@@ -339,8 +339,7 @@ class PhasePrinter:
     def _row_sum(self, matrix: Node) -> Tile:
         match matrix:
             case Hadamard(left, Block(Sym(name), index)):
-                row = self._column_sum(left, name, index)
-                return row
+                return self._column_sum(left, name, index)
             case Hadamard(left, right):
                 x, y = self.value(left), self.value(right)
                 if isinstance(x, Rows) and isinstance(y, Rows):
@@ -363,7 +362,8 @@ class PhasePrinter:
     def _accumulator(self, name: str, shape: str) -> str:
         sizes = ", ".join(f"B{letter}" for letter in shape)
         comma = "," * (len(shape) == 1)
-        self.lines["before"].append(f"b_{name} = tl.zeros(({sizes}{comma}), tl.float32)" if shape else f"b_{name} = tl.full((), 0.0, tl.float32)")
+        zeros = f"tl.zeros(({sizes}{comma}), tl.float32)" if shape else "tl.full((), 0.0, tl.float32)"
+        self.lines["before"].append(f"b_{name} = {zeros}")
         return f"b_{name}"
 
     def _contracted(self, name: str, value: MatMul) -> Value | Outer:

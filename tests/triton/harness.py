@@ -34,6 +34,11 @@ def spec_path(name: str) -> Path:
     return next(folder / f"{name}.rec" for folder in folders if (folder / f"{name}.rec").exists())
 
 
+def with_normal_form(*folders: Path) -> tuple[str, ...]:
+    """The specs in these folders that have a normal form."""
+    return tuple(name for name in with_products(*folders) if isinstance(compiled(name)[0], NormalForm))
+
+
 def with_products(*folders: Path) -> tuple[str, ...]:
     """The specs in these folders whose chunks are made of products of matrices."""
     names = {path.stem for folder in folders for path in folder.glob("*.rec")}
@@ -43,11 +48,6 @@ def with_products(*folders: Path) -> tuple[str, ...]:
 def with_chunk_kernels(*folders: Path) -> tuple[str, ...]:
     """Those of them whose chunks run in kernels."""
     return tuple(name for name in with_products(*folders) if "def _triton_chunk_forward(" in compiled(name)[1])
-
-
-def coupled(*folders: Path) -> tuple[str, ...]:
-    """The specs in these folders of several matrix states that are compiled together."""
-    return tuple(name for name in with_products(*folders) if isinstance(compiled(name)[0], CoupledForm))
 
 
 @cache

@@ -1,0 +1,143 @@
+"""The chunkwise kernels that are printed from a chunk form's steps, forward and backward, against the float64 loop and its autograd."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from tests.triton.harness import Case, Inputs, check, forward, gradients, module
+
+SIZES = {"K": 7, "V": 5}
+COUPLED = ("momentum_delta", "titans", "two_memories", "three_memories")
+MOMENTUM = Case("momentum_delta", SIZES, tokens=21, chunk=16)
+MEMORIES = MOMENTUM.but(spec="three_memories")
+Arguments = dict[str, torch.Tensor | None]
+
+
+@pytest.mark.parametrize("spec", COUPLED)
+@pytest.mark.parametrize("tokens", [1, 2, 17, 67])
+def test_lengths(spec: str, tokens: int) -> None:
+    check(MOMENTUM.but(spec=spec, tokens=tokens))
+
+
+@pytest.mark.parametrize("spec", COUPLED)
+def test_packed_sequences(spec: str) -> None:
+    check(MOMENTUM.but(spec=spec, tokens=40, bounds=(0, 0, 17, 17, 18, 40, 40)))
+
+
+CASES = {
+    "eight chunks and three tokens": MOMENTUM.but(tokens=131, heads=1),
+    "a chunk of 32": MOMENTUM.but(tokens=40, chunk=32, heads=1),
+    "a chunk of 64": Case("two_memories", SIZES, tokens=70, chunk=64, heads=1),
+    "several value blocks": MOMENTUM.but(sizes={"K": 20, "V": 40}, heads=1),
+    "three states, several value blocks": MEMORIES.but(sizes={"K": 20, "V": 40}, heads=1, tokens=18),
+    "sizes of one": MOMENTUM.but(sizes={"K": 1, "V": 1}, options={"use_l2norm": False}),
+    "no token": MOMENTUM.but(tokens=0),
+    "whole chunks": MOMENTUM.but(tokens=32),
+    "no batch": MOMENTUM.but(batch=0),
+    "no initial state": MOMENTUM.but(initial=False),
+    "no initial state, three states, packed": MEMORIES.but(initial=False, tokens=30, bounds=(0, 1, 18, 30)),
+    "groups of two": MOMENTUM.but(heads=4, key_heads=2, batch=2, tokens=18),
+    "several rows": MEMORIES.but(batch=3, tokens=18),
+    "other options": MOMENTUM.but(options={"use_l2norm": False, "scale": 0.7}),
+    "a matrix declared by values": Case("titans", {"K": 20, "V": 5}, tokens=18, batch=2, chunk=16),
+    "bfloat16": MOMENTUM.but(dtype=torch.bfloat16),
+    "float16": MEMORIES.but(dtype=torch.float16),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_case(case: Case) -> None:
+    check(case)
+
+
+def resetting(gates: tuple[str, ...], value: float) -> Callable[[Arguments], Arguments]:
+    """Every seventh token of some gates at a value."""
+
+    def change(arguments: Arguments) -> Arguments:
+        changed = {}
+        for i, name in enumerate(gates):
+            gate = arguments[name]
+            assert gate is not None
+            changed[name] = gate.clone()
+            changed[name][:, 3 + i :: 7] = value
+        return arguments | changed
+
+    return change
+
+
+@pytest.mark.parametrize("gate", [-math.inf, -1e8, -30.0])
+def test_a_reset_costs_no_precision(gate: float) -> None:
+    check(MOMENTUM.but(tokens=40, heads=1, change=resetting(("g", "m"), gate)))
+
+
+def test_a_multiplier_of_zero_resets() -> None:
+    check(MEMORIES.but(tokens=40, heads=1, change=resetting(("c",), 0.0)))
+    check(Case("titans", SIZES, tokens=40, heads=1, chunk=16, change=resetting(("eta",), 0.0)))
+
+
+def test_the_first_gates_gradients_without_a_state_are_zero() -> None:
+    inputs = Inputs(MOMENTUM.but(initial=False))
+    *results, saved = forward(inputs)
+    found = gradients(inputs, saved, [torch.ones_like(x) for x in results])
+    for name in ("g", "m"):
+        gradient = found[name]
+        assert gradient is not None
+        assert (gradient[:, 0] == 0).all()
+        assert (gradient[:, 1] != 0).any()
+
+
+@pytest.mark.parametrize("spec", COUPLED)
+def test_later_tokens_leave_earlier_ones_alone_and_runs_are_equal(spec: str) -> None:
+    """To the bit: outputs, and the gradients of a loss on the first tokens."""
+    inputs, other = (Inputs(MOMENTUM.but(spec=spec, tokens=40, heads=1)) for _ in range(2))
+    for name, x in other.arguments.items():
+        if x is not None and x.dim() > 2:
+            x[:, 27:] = 0.5 * x[:, 27:] if x.dim() < 4 else 2 * torch.randn(x[:, 27:].shape)
+            assert name in inputs.arguments
+    runs = [forward(x) for x in (inputs, inputs, other)]
+    assert all(torch.equal(x, y) for x, y in zip(runs[0], runs[1], strict=True))
+    (o, *states, _), changed = runs[0], runs[2][0]
+    assert torch.equal(o[:, :27], changed[:, :27])
+    loss = [torch.ones_like(o), *(torch.zeros_like(x) for x in states)]
+    loss[0][:, 27:] = 0
+    found = [gradients(x, run[-1], loss) for x, run in zip((inputs, inputs, other), runs, strict=True)]
+    for name in inputs.arguments:
+        first, second, after = (x[name] for x in found)
+        if first is None or second is None or after is None:
+            continue
+        assert torch.equal(first, second), name
+        assert first.dim() < 3 or torch.equal(first[:, :27], after[:, :27]), name
+
+
+def test_a_gradient_of_some_results_alone() -> None:
+    inputs = Inputs(MOMENTUM)
+    *results, saved = forward(inputs)
+    whole = gradients(inputs, saved, [torch.ones_like(results[0]), torch.zeros_like(results[1]), torch.ones_like(results[2])])
+    some = gradients(inputs, saved, [torch.ones_like(results[0]), None, torch.ones_like(results[2])])
+    for name, x in whole.items():
+        y = some[name]
+        assert (x is None) == (y is None)
+        assert x is None or y is None or torch.equal(x, y), name
+
+
+def test_sizes_that_no_tiles_fit_are_refused() -> None:
+    case = MOMENTUM.but(sizes={"K": 600, "V": 5}, tokens=2, heads=1)
+    with pytest.raises(ValueError, match=r"momentum_delta: the chunkwise kernels take K up to \d+ for torch.float32"):
+        forward(Inputs(case))
+
+
+def test_the_operator_runs_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unreachable:
+        def __getitem__(self, grid: tuple[int, ...]) -> None:
+            raise LookupError(grid)
+
+    inputs = Inputs(MOMENTUM)
+    functions = module("momentum_delta")
+    functions.chunk_momentum_delta(**inputs.arguments)
+    monkeypatch.setattr(functions, "_chunk_scan_kernel", Unreachable())
+    with pytest.raises(LookupError):
+        functions.chunk_momentum_delta(**inputs.arguments)
+    wide = {name: None if x is None else x.double() for name, x in inputs.arguments.items()}
+    functions.chunk_momentum_delta(**wide)
