@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from recgen.codegen.chunk_decay import NAN_STAYS
 from recgen.codegen.phase_values import Links, Rows, Tile, dot, times, total
 from recgen.derive.bordered_nodes import Bordered, Kept
-from recgen.derive.chunk_nodes import MatMul, Node, Sum
+from recgen.derive.chunk_nodes import MatMul, Node
 
 if TYPE_CHECKING:
-    from recgen.codegen.phase_printer import PhasePrinter
+    from recgen.codegen.phase_coupled import CoupledPrinter
 
 ROWS = ("after", "before", "end")
 COLUMNS = ("tokens", "start")
@@ -40,17 +40,15 @@ class NamedLinks:
     """Links under a name: every part is computed once, where it is first asked for, or loaded where a kernel before has stored it."""
 
     name: str
-    symbol: str
-    printer: PhasePrinter
+    printer: CoupledPrinter
     compute: Callable[[str, str], Tile | None]
 
     def part(self, rows: str, columns: str) -> Tile | None:
         """See `Links`."""
-        key = part_name(self.name, rows, columns)
-        return self.printer.part(key, part_shape(rows, columns), self.symbol, lambda: self.compute(rows, columns))
+        return self.printer.part(self.name, rows, columns, lambda: self.compute(rows, columns))
 
 
-def kept(node: Kept, printer: PhasePrinter) -> Callable[[str, str], Tile]:
+def kept(node: Kept, printer: CoupledPrinter) -> Callable[[str, str], Tile]:
     """What a state holds of itself."""
 
     def compute(rows: str, columns: str) -> Tile:
@@ -63,7 +61,7 @@ def kept(node: Kept, printer: PhasePrinter) -> Callable[[str, str], Tile]:
     return compute
 
 
-def _kept_text(tag: str, rows: str, columns: str, printer: PhasePrinter) -> str:
+def _kept_text(tag: str, rows: str, columns: str, printer: CoupledPrinter) -> str:
     """A part of a state's own links, with the sums G after, H before every token and L of all."""
     later = {"after": "G", "before": "H", "end": "L"}[rows]
     turns = {"after": "turned", "before": "turned_before", "end": "turned_through"}[rows]
@@ -96,9 +94,8 @@ def sums_lines(tag: str, signed: bool) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def fed(node: Node, printer: PhasePrinter) -> Callable[[str, str], Tile | None]:
+def fed(terms: tuple[Node, ...], printer: CoupledPrinter) -> Callable[[str, str], Tile | None]:
     """What feeds a state after every token: the numbers of the feeds times rows of other links; nothing at the chunk's start."""
-    terms = node.terms if isinstance(node, Sum) else (node,)
 
     def compute(rows: str, columns: str) -> Tile | None:
         assert rows == "after"
@@ -128,7 +125,7 @@ def product(left: Links, right: Links) -> Callable[[str, str], Tile | None]:
     return compute
 
 
-def gathered(parts: tuple[Node, ...], printer: PhasePrinter) -> Callable[[str, str], Tile | None]:
+def gathered(parts: tuple[Node, ...], printer: CoupledPrinter) -> Callable[[str, str], Tile | None]:
     """The gradient of links: what reaches each part, the links forwards alone."""
 
     def compute(rows: str, columns: str) -> Tile | None:
@@ -140,7 +137,7 @@ def gathered(parts: tuple[Node, ...], printer: PhasePrinter) -> Callable[[str, s
     return compute
 
 
-def _contribution(node: Node, rows: str, columns: str, printer: PhasePrinter) -> Tile | None:
+def _contribution(node: Node, rows: str, columns: str, printer: CoupledPrinter) -> Tile | None:
     if isinstance(node, MatMul):
         return _through_feed(printer.links(node.left), printer.links(node.right), rows, columns)
     assert isinstance(node, Bordered)

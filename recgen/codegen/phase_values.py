@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from recgen.derive.chunk_nodes import Node
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -75,7 +77,16 @@ class Rows:
         return scaled(self.scale, found)
 
 
-Value = Tile | Blocks | Numbers | Rows | Links
+@dataclass(frozen=True)
+class Outer:
+    """The product left @ right^T of rows and of states over the values, or of two of states: summed up wherever a part of it is used."""
+
+    name: str
+    left: Node
+    right: Node
+
+
+Value = Tile | Blocks | Numbers | Rows | Outer | Links
 
 
 def dot(left: Tile, right: Tile, turn_left: bool = False, turn_right: bool = False) -> Tile:
