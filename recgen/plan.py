@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from recgen.analysis.coupled_form import CoupledForm
 from recgen.analysis.normal_form import NormalForm
 from recgen.compilers import COMPILER_FAULTS, CompilerFault
-from recgen.tiles import COUPLED_TILES, ChunkTiles, rows_for
+from recgen.tiles import COUPLED_TILES, ChunkTiles, by_value_rows, rows_for
 
 MOST_TOKENS, LEAST_TOKENS = 64, 16
 """Of a chunk."""
@@ -50,7 +50,7 @@ class KernelPlan:
     `stretch`: chunks times heads that the PyTorch chunk form works on together, enough for the cores and few enough for their caches.
     `tokens`: of a chunk at most. The digits that the inverse loses grow with the writes that correct each other in it, in float32 about
     1e-8 for each at 7 keys; so the micro-steps of a chunk are no more than the tokens of one without: 64.
-    `kernels`: there are chunkwise kernels; a form that differs by value channel has none, and PyTorch runs its chunks everywhere.
+    `phased`: the chunkwise kernels are printed from the steps of the chunk form, which take sequences whole.
     """
 
     recurrent: RecurrentTiles
@@ -60,7 +60,7 @@ class KernelPlan:
     tuned: tuple[ChunkTiles, ...] = ()
     stretch: int = 32
     tokens: int = MOST_TOKENS
-    kernels: bool = True
+    phased: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def make_plan(form: NormalForm, tuned: tuple[ChunkTiles, ...] = ()) -> KernelPla
     """The plan of a form; `tuned`: rows of tiles that go before those of the table."""
     segments = SegmentPlan(fill=3 if form.feedback else 8, least=4)
     if form.by_value:
-        return KernelPlan(RecurrentTiles(), (), segments, tokens=_tokens(form), kernels=False)
+        return KernelPlan(RecurrentTiles(), by_value_rows(any(r.across for r in form.reads)), segments, tokens=_tokens(form), phased=True)
     rows = tuned + rows_for(form.decay.kind, form.feedback, form.whole_values, bool(form.columns))
     return KernelPlan(RecurrentTiles(), rows, segments, tuned=tuned, tokens=_tokens(form))
 

@@ -155,3 +155,12 @@ COUPLED_TILES: Final = (
     _phase_row("", _KIB_64, False, 128, 16),
 )
 """The rows of coupled states. A program of the scans holds all states, so that it takes few value columns of each."""
+
+
+def by_value_rows(whole: bool) -> tuple[ChunkTiles, ...]:
+    """The rows of systems that differ by value channel, which are solved token by token: few tokens; `whole`: as in `rows_for`."""
+    rows = [_phase_row("gfx942", _KIB_64, half, 128, 16) for half in (True, False)]
+    if not whole:
+        return (*rows, *(_phase_row("", _KIB_64, half, 128, 16) for half in (True, False)))
+    rows += [_phase_row("", _KIB_99, True, 128, 16), _phase_row("", _KIB_64, False, 64, 16), _phase_row("", _KIB_227, False, 128, 16)]
+    return tuple(replace(row, scan_warps=8) for row in rows)

@@ -84,8 +84,8 @@ def tune(
 
     if not isinstance(compiled, Compiled):
         raise Misuse(f"{file}: it has no chunkwise kernels, and only those have tiles to tune")
-    if not compiled.plan.kernels:
-        raise Misuse(f"{file}: PyTorch runs its chunks on every device, and only chunkwise kernels have tiles to tune")
+    if compiled.plan.phased:
+        raise Misuse(f"{file}: its chunkwise kernels are printed from the steps of its chunk form, and have no tiles to tune")
     _require_sound_compiler(compiled, dtypes)
     from recgen.tuning.inputs import Shape
 

@@ -18,6 +18,7 @@ from recgen.codegen.expressions import Expressions, build_expressions, local
 from recgen.codegen.module_context import build_module_context
 from recgen.codegen.module_docs import docstring
 from recgen.codegen.own_names import with_emitted_names
+from recgen.codegen.phase_context import by_value_context
 from recgen.codegen.token_printer import token_text
 from recgen.codegen.torch_programs import HELPERS
 from recgen.codegen.triton_context import triton_context
@@ -72,7 +73,7 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelP
     """The module's text; raises an internal error if it does not parse."""
     digest = spec_digest(form.recurrence.source.text, plan.tuned)
     head = header(form.recurrence, digest, f"normal form: {normal_form_line(form)}", len(plan.tuned))
-    module = build_module_context(form, head, digest, listing(operands), plan.tokens, plan.kernels)
+    module = build_module_context(form, head, digest, listing(operands), plan.tokens)
     form = with_emitted_names(form)
     r = form.recurrence
     expressions = build_expressions(form, operands)
@@ -88,7 +89,9 @@ def emit(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelP
         "e": fields(expressions),
         "one": token,
         "triton": recurrent_kernels,
-        "chunk": chunk_kernel_context(form, operands, plan, recurrent_kernels.functions) if plan.kernels else None,
+        "chunk": by_value_context(form, operands, chunk, plan)
+        if plan.phased
+        else chunk_kernel_context(form, operands, plan, recurrent_kernels.functions),
     }
     return rendered(r.name, digest, contexts)
 

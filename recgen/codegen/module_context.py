@@ -53,9 +53,9 @@ class ModuleContext:
 
 
 def build_module_context(
-    form: Form, header: tuple[str, ...], digest: str, operand_list: str, tokens: int = MOST_TOKENS, kernels: bool = True
+    form: Form, header: tuple[str, ...], digest: str, operand_list: str, tokens: int = MOST_TOKENS
 ) -> ModuleContext:
-    """Everything that depends on names alone; `tokens`: of a chunk at most; `kernels`: a normal form's chunks have kernels."""
+    """Everything that depends on names alone; `tokens`: of a chunk at most."""
     r = form.recurrence
     chunked, scanned = isinstance(form, NormalForm | CoupledForm), isinstance(form, TokenForm) and form.kind == "scan"
     matrices, anchor = has_matrix(form), always_there(r.declared)[0]
@@ -75,8 +75,8 @@ def build_module_context(
         chunked=chunked,
         tokenwise=not isinstance(form, NormalForm),
         scanned=scanned,
-        kernels=kernels and (scanned or chunked),
-        phased=isinstance(form, CoupledForm),
+        kernels=scanned or chunked,
+        phased=isinstance(form, CoupledForm) or (isinstance(form, NormalForm) and form.by_value),
         tokens=tokens,
         chunk_size="16" if scanned else "64",  # a scan's chunk of states stays in a core's cache
         fewer_tokens=tokens < MOST_TOKENS,

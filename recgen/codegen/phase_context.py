@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recgen.analysis.coupled_form import CoupledForm
+from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.chunk_kernel_context import DeviceText
-from recgen.codegen.phase_kernels import PhaseKernels, coupled_kernels
+from recgen.codegen.phase_kernels import PhaseKernels, by_value_kernels, coupled_kernels
 from recgen.compilers import CompilerFault
 from recgen.derive.bordered_nodes import Crossing, Kept
 from recgen.derive.chunk_ir import ChunkForm, nodes
 from recgen.derive.chunk_nodes import Inverse
 from recgen.derive.coupled_operands import CoupledOperands
-from recgen.plan import CoupledPlan
+from recgen.derive.operands import OperandSet
+from recgen.plan import CoupledPlan, KernelPlan
 from recgen.tiles import ChunkTiles
 
 
@@ -34,7 +36,11 @@ class RowText:
 
 @dataclass(frozen=True)
 class PhaseContext:
-    """Lines of the four kernels and the host's constants; `rows`: what the backward's kernels write, `gradients` those of the operands."""
+    """Lines of the four kernels and the host's constants.
+
+    `read_sizes`: of the reads on the host; `rows`: what the backward's kernels write, `gradients` those of the operands; `solves`: a system
+    for every value channel; `whole`: a program holds the whole value axis.
+    """
 
     title: str
     device: DeviceText
@@ -42,10 +48,12 @@ class PhaseContext:
     count: int
     states: tuple[StateText, ...]
     reads: tuple[str, ...]
+    read_sizes: tuple[str, ...]
     rows: tuple[RowText, ...]
     gradients: str
     matrices: int
     columns: int
+    solves: bool
     whole: bool
     tiles: tuple[ChunkTiles, ...]
     faults: tuple[CompilerFault, ...]
@@ -54,30 +62,62 @@ class PhaseContext:
 def phase_context(form: CoupledForm, operands: CoupledOperands, chunk: ChunkForm, plan: CoupledPlan) -> PhaseContext:
     """The context of a coupled form."""
     bounded = all(d.bounded for d in form.decays)
-    kernels = coupled_kernels(operands, chunk, bounded=bounded)
     found = [n for phase in (chunk.prepare, chunk.adjoint_finish) for step in phase for n in nodes(step.value)]
-    decays = any(isinstance(n, Kept) and n.kind == "scalar" for n in found)
+    device = DeviceText(
+        split_right=False,
+        split_left=False,
+        inverse=any(isinstance(n, Inverse) for n in found),
+        gammas=any(isinstance(n, Kept) and n.kind == "scalar" for n in found),
+        crossing=any(isinstance(n, Crossing) for n in found),
+        vector=False,
+        signed=bool(operands.signs),
+        bounded=bounded,
+    )
+    kernels = coupled_kernels(operands, chunk, bounded=bounded)
+    states = tuple(StateText(f"S_{i + 1}", i) for i in range(operands.count))
+    return _context(form, device, kernels, states, chunk, plan)
+
+
+def by_value_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm, plan: KernelPlan) -> PhaseContext:
+    """The context of a form that differs by value channel."""
+    bounded = form.decay.bounded and form.value_decay.bounded
+    device = DeviceText(
+        split_right=False,
+        split_left=False,
+        inverse=False,
+        gammas=form.decay.kind == "scalar",
+        crossing=form.decay.kind == "scalar",
+        vector="vector" in (form.decay.kind, form.value_decay.kind),
+        signed=bool(operands.signs),
+        bounded=bounded,
+    )
+    kernels = by_value_kernels(operands, chunk, bounded=bounded)
+    return _context(form, device, kernels, (StateText("S", 0),), chunk, plan)
+
+
+def _context(
+    form: CoupledForm | NormalForm,
+    device: DeviceText,
+    kernels: PhaseKernels,
+    states: tuple[StateText, ...],
+    chunk: ChunkForm,
+    plan: CoupledPlan | KernelPlan,
+) -> PhaseContext:
+    across = isinstance(form, NormalForm) and any(r.across for r in form.reads)
     return PhaseContext(
         title=form.recurrence.name,
-        device=DeviceText(
-            split_right=False,
-            split_left=False,
-            inverse=any(isinstance(n, Inverse) for n in found),
-            gammas=decays,
-            crossing=any(isinstance(n, Crossing) for n in found),
-            vector=False,
-            signed=bool(operands.signs),
-            bounded=bounded,
-        ),
+        device=device,
         kernels=kernels,
-        count=operands.count,
-        states=tuple(StateText(f"S_{i + 1}", i) for i in range(operands.count)),
+        count=len(states),
+        states=states,
         reads=chunk.reads,
+        read_sizes=tuple("sizes.keys" if axis == form.key_axis else "sizes.values" for axis in form.read_axes),
         rows=tuple(RowText(name, _SIZES[size]) for name, size in kernels.rows),
         gradients=", ".join(f'made["{kernels.aliases.get(step, step)}"]' for _, step in chunk.gradients) + ",",
         matrices=kernels.matrices,
         columns=kernels.columns,
-        whole=False,
+        solves=isinstance(form, NormalForm),
+        whole=across,
         tiles=plan.chunk,
         faults=plan.faults,
     )

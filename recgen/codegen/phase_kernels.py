@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from recgen.codegen.phase_channels import ChannelPrinter
 from recgen.codegen.phase_coupled import CoupledPrinter
 from recgen.codegen.phase_printer import Memory, PhasePrinter
 from recgen.codegen.phase_steps import PhaseSteps, phase_steps
 from recgen.codegen.phase_values import Blocks, Tile, Value
 from recgen.derive.bordered_nodes import Mixed
-from recgen.derive.chunk_ir import ChunkForm
+from recgen.derive.chunk_ir import ChunkForm, Step
 from recgen.derive.chunk_nodes import MatMul, Node, Sum, Sym
 from recgen.derive.coupled_operands import CoupledOperands, CoupledStreamNames
 from recgen.derive.forward import S
+from recgen.derive.operands import OperandSet
 
 Lines = tuple[str, ...]
 
@@ -89,6 +91,42 @@ def gradient_lines(p: PhasePrinter, wanted: tuple[str, ...]) -> tuple[Lines, Lin
             with p.place("body" if p.form.over_values(name) else "after"):
                 p.store(name, p.tile(Sym(name)))
     return tuple(p.lines["before"]), tuple(p.lines["body"]), tuple(p.lines["after"])
+
+
+def by_value_kernels(operands: OperandSet, chunk: ChunkForm, *, bounded: bool) -> PhaseKernels:
+    """The kernels of a form that differs by value channel."""
+    sizes = {o.name: o.size for o in operands.operands}
+    across = frozenset(f"read{r.tag}" for r in operands.across)
+    form, memory = phase_steps(chunk, sizes, operands.signs, across, bounded=bounded), Memory()
+    state, gradient = Tile("b_S", "KV"), Tile("b_dS", "KV")
+    reads = frozenset(f"d_{name}" for name in chunk.reads)
+    solved = tuple(f"dX{s.tag}" for s in operands.streams if s.correct)
+    rows, aliases = written(form, chunk, solved)
+    scan = ChannelPrinter(form, memory, {"S": state}, wants=True)
+    for read in chunk.reads:
+        scan.store(read, scan.tile(Sym(read)))
+    _step_state(scan, chunk.scan, "S", {})
+    reverse = ChannelPrinter(form, memory, {"dS": gradient}, reads, wants=True)
+    for name in solved:
+        reverse.store(name, reverse.tile(Sym(name)))
+    _step_state(reverse, chunk.adjoint_scan, "dS", {"dS_read": form.steps["dS_read"].value})
+    last = ChannelPrinter(form, memory, {"S": state, "dS": gradient}, reads | set(solved), blocks=True)
+    before, block, after = gradient_lines(last, tuple(name for name, _ in rows if name not in solved))
+    first = ChannelPrinter(form, memory, {}, stores=True)
+    stored_matrices(first, memory)
+    bodies = (tuple(p.lines["body"]) for p in (first, scan, reverse))
+    return PhaseKernels(*bodies, before, block, after, len(memory.matrices), len(memory.columns), rows, aliases)
+
+
+def _step_state(p: PhasePrinter, phase: tuple[Step, ...], name: str, inline: dict[str, Node]) -> None:
+    """The state at the chunk's other end in the place of that at this one; sums in `inline` are added term by term."""
+    step = next(s for s in phase if s.name == name)
+    assert isinstance(step.value, Sum)
+    terms: list[Node] = []
+    for term in step.value.terms:
+        value = inline.get(term.name, term) if isinstance(term, Sym) else term
+        terms += value.terms if isinstance(value, Sum) else [value]
+    p.assign(f"b_{name}", p.tile(Sum(tuple(terms))), f"{step.symbol}: {step.meaning}")
 
 
 # ------------------------------------------------------------- coupled states
