@@ -49,7 +49,9 @@ def _scale_text(form: NormalForm, kernels: ChunkKernels) -> ScaleText:
 
 @dataclass(frozen=True)
 class DeviceText:
-    """Which functions the kernels call, and whether decays may have either sign, differ by channel, or forget always."""
+    """Which functions the kernels call, and whether decays may have either sign, differ by channel (`halvings`: by which chunks
+    are halved), or forget always.
+    """
 
     split_right: bool
     split_left: bool
@@ -57,6 +59,7 @@ class DeviceText:
     gammas: bool
     crossing: bool
     vector: bool
+    halvings: bool
     signed: bool
     bounded: bool
 
@@ -103,6 +106,7 @@ def _device_text(form: NormalForm, kernels: ChunkKernels) -> DeviceText:
         gammas=form.decay.kind == "scalar" and form.stabilizer is None,
         crossing=form.decay.kind == "scalar",
         vector=kernels.decay.vector,
+        halvings=kernels.decay.vector,
         signed=form.decay.signed is not None,
         bounded=form.decay.bounded,
     )

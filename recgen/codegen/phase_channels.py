@@ -22,10 +22,8 @@ from recgen.derive.chunk_nodes import (
     Through,
 )
 
-_SPANS = {"start": "m_ij", "before": "m_before", "end": "m_after"}
-"""Row i: the tokens whose decays lie between token i and the border."""
-_CROSSED = {"start": "m_from", "before": "m_after", "end": "m_before"}
-"""Row t: the tokens whose links to the border cross token t."""
+_CROSSED = {"start": ("m_ij", "m_from"), "before": ("m_before", "m_after"), "end": ("m_after", "m_before")}
+"""The links to a border that cross a token: of a column of numbers by row, and of channels by token."""
 
 
 class ChannelPrinter(PhasePrinter):
@@ -37,69 +35,59 @@ class ChannelPrinter(PhasePrinter):
         """The prefix of the names of a side's decay, and the letter of its channels."""
         return ("value_", "V") if values else ("", "K")
 
-    def _signed(self, values: bool) -> bool:
-        return f"{self._side(values)[0]}sign" in self.form.signs
+    def _by_channel(self, values: bool) -> bool:
+        """Whether a side decays by channel."""
+        return values or self.form.decay == "vector"
 
-    def _log2(self, values: bool) -> str:
-        """Binary log decays by channel and the parities of signs, as the arguments of what sums them."""
-        prefix, letter = self._side(values)
-        log = self.tile(Sym(f"{prefix}log_decay"))
-        cut = Tile(f"tl.maximum({log.text} * 1.4426950408889634, -151.0, {NAN_STAYS})", f"C{letter}")
-        texts = [self._made(f"{prefix}log2", cut).text]
-        if self.signed:
-            negative = f"{self.tile(Sym(f'{prefix}sign')).text} < 0.0" if self._signed(values) else ""
-            turns = f"tl.where({negative}, 1.0, 0.0)" if negative else f"tl.zeros_like({texts[0]})"
-            texts.append(self._made(f"{prefix}turns", Tile(turns, f"C{letter}")).text)
-        return ", ".join(texts)
+    def _sums(self, values: bool) -> None:
+        """The sums of a side's log decays over the chunk."""
+        prefix, _ = self._side(values)
+        signed = f"{prefix}sign" in self.form.signs
+        self.use(f"{prefix}log_decay")
+        if signed:
+            self.use(f"{prefix}sign")
+        self.seen(f"{prefix}sums", values)
+        if f"{prefix}sums" not in self.known:
+            with self.home(f"{prefix}sums", values):
+                self.emit(*(channel_sums(prefix, signed) if self._by_channel(values) else sums_lines("", signed)))
+            self.known[f"{prefix}sums"] = Tile("sums", "")
+
+    def _exponential(self, exponent: str, sign: str, values: bool) -> str:
+        prefix, _ = self._side(values)
+        limited = f"tl.minimum({exponent}, 0.0, {NAN_STAYS})" if self.bounded else exponent
+        return f"tl.exp2({limited})" + f" * {sign.replace('@', f'b_{prefix}')}" * (f"{prefix}sign" in self.form.signs)
 
     def _made(self, name: str, tile: Tile) -> Tile:
         found = self.made(name, tile.shape, lambda: tile)
         assert found is not None
         return found
 
-    def _sums(self) -> None:
-        """The sums of the keys' log decays, where they have one for all channels."""
-        self.use("log_decay")
-        if self.signed:
-            self.use("sign")
-        self.seen("sums", False)
-        if "sums" not in self.known:
-            with self.home("sums", False):
-                self.emit(*sums_lines("", self.signed))
-            self.known["sums"] = Tile("sums", "C")
-
-    def _exponential(self, exponent: str, sign: str) -> str:
-        limited = f"tl.minimum({exponent}, 0.0, {NAN_STAYS})" if self.bounded else exponent
-        return f"tl.exp2({limited})" + f" * {sign}" * self.signed
-
     def _over(self, stretch: str, values: bool) -> Tile:
         """The decay between every token and a border of the chunk."""
         prefix, letter = self._side(values)
-        if values or self.form.decay == "vector":
-            text = f"_tl_decay_over({_SPANS[stretch]}, {self._log2(values)}, WIDE)"
-            return self._made(f"{prefix}over_{stretch}", Tile(text, f"C{letter}"))
-        self._sums()
-        text = {
-            "start": self._exponential("b_Gc + b_Gf", "b_turned"),
-            "before": self._exponential("b_Hc + b_Hf", "b_turned_before"),
-            "end": self._exponential("(b_Lc - b_Gc) + (b_Lf - b_Gf)", "b_turned * b_turned_through"),
+        self._sums(values)
+        exponent, sign = {
+            "start": ("@Gc + @Gf", "@turned"),
+            "before": ("@Hc + @Hf", "@turned_before"),
+            "end": ("(@Lc - @Gc) + (@Lf - @Gf)", "@turned * @turned_through"),
         }[stretch]
-        return self._made(f"over_{stretch}", Tile(text, "C"))
+        if self._by_channel(values):
+            exponent, sign = (x.replace("@Lc", "@Lc[None, :]").replace("@Lf", "@Lf[None, :]") for x in (exponent, sign))
+            sign = sign.replace("through", "through[None, :]")
+        text = self._exponential(exponent.replace("@", f"b_{prefix}"), sign, values)
+        return self._made(f"{prefix}over_{stretch}", Tile(text, f"C{letter}" if self._by_channel(values) else "C"))
 
     def _through(self, values: bool) -> Tile:
         """The decay through the chunk, of every channel or of all."""
         prefix, letter = self._side(values)
-        if not values and self.form.decay == "scalar":
-            self._sums()
-            return self._made("through", Tile(self._exponential("b_Lc + b_Lf", "b_turned_through"), ""))
-        names = self._log2(values).split(", ")
-        text = self._exponential(f"tl.sum({names[0]}, 0)", f"_tl_parity(tl.sum({names[-1]}, 0))")
-        return self._made(f"{prefix}through", Tile(text, letter))
+        self._sums(values)
+        text = self._exponential(f"b_{prefix}Lc + b_{prefix}Lf", "@turned_through", values)
+        return self._made(f"{prefix}through", Tile(text, letter if self._by_channel(values) else ""))
 
     def _gamma(self, exclusive: bool) -> Tile:
-        self._sums()
+        self._sums(False)
         later, mask, turned = ("H", "m_before", "_before") if exclusive else ("G", "m_ij", "")
-        signs = f" * b_turned{turned}[:, None] * b_turned[None, :]" * self.signed
+        signs = f" * b_turned{turned}[:, None] * b_turned[None, :]" * ("sign" in self.form.signs)
         return Tile(f"_tl_gamma(b_{later}c, b_{later}f, b_Gc, b_Gf, {mask}){signs}", "CC")
 
     # ------------------------------------------------------------------- nodes
@@ -137,7 +125,14 @@ class ChannelPrinter(PhasePrinter):
 
     def _links(self, node: Score | DecayedProduct | ScoreGradients) -> str:
         """The arguments that say which links there are, and how they decay."""
-        return f"{self._log2(node.values)}, {node.exclusive}, {node.strict}, BC, LEVELS, WIDE"
+        prefix, _ = self._side(node.values)
+        self._sums(node.values)
+        later, turned = ("H", "turned_before") if node.exclusive else ("G", "turned")
+        signs = (f"b_{prefix}{turned}", f"b_{prefix}turned") if f"{prefix}sign" in self.form.signs else ("1.0", "1.0")
+        names = [f"b_{prefix}{later}c", f"b_{prefix}{later}f", signs[0], f"b_{prefix}Gc", f"b_{prefix}Gf", signs[1]]
+        if not self.signed:
+            names = [n for n in names if n != "1.0"]
+        return f"{', '.join(names)}, {node.exclusive}, {node.strict}, BC"
 
     def _score(self, node: Score) -> Tile:
         arguments = f"{self.tile(node.left).text}, {self.tile(node.right).text}, {self._links(node)}"
@@ -154,8 +149,9 @@ class ChannelPrinter(PhasePrinter):
 
     def _decays(self) -> str:
         """What every token's value channels decay by."""
-        names = self._log2(True).split(", ")
-        return self._made("value_decay", Tile(self._exponential(names[0], f"_tl_parity({names[-1]})"), "CV")).text
+        self._sums(True)
+        sign = "tl.where(b_value_sign < 0.0, -1.0, 1.0)"
+        return self._made("value_decay", Tile(self._exponential("b_value_log2", sign, True), "CV")).text
 
     # --------------------------------------------------------------- gradients
 
@@ -197,8 +193,8 @@ class ChannelPrinter(PhasePrinter):
         """For every token, the sum of the rows whose links to a border cross it."""
         tile = total([self.tile(x) for x in rows])
         if letter:
-            return Tile(f"_tl_sums({_CROSSED[stretch]}, {tile.text}, WIDE)", tile.shape)
-        return Tile(f"tl.sum(tl.where({_SPANS[stretch]}, tl.sum({tile.text}, 1)[:, None], 0.0), 0)", "C")
+            return Tile(f"_tl_sums({_CROSSED[stretch][1]}, {tile.text}, WIDE)", tile.shape)
+        return Tile(f"tl.sum(tl.where({_CROSSED[stretch][0]}, tl.sum({tile.text}, 1)[:, None], 0.0), 0)", "C")
 
     def _passed(self, node: GateGradient) -> Tile:
         """The products of the incoming state and the outgoing one's gradient, summed up for every channel, or for all."""
@@ -212,3 +208,23 @@ class ChannelPrinter(PhasePrinter):
             return self.summed_up("", lambda: Tile(f"tl.sum({product()})", ""))
         return self.summed_up("K", lambda: Tile(f"tl.sum({product()}, 1)", "K"))
 
+
+
+def channel_sums(prefix: str, signed: bool) -> tuple[str, ...]:
+    """Log decays by channel summed over the chunk as two numbers, as `sums_lines` does for one decay."""
+    p = f"b_{prefix}"
+    lines = [
+        f"{p}log2 = tl.maximum({p}log_decay * 1.4426950408889634, -151.0, {NAN_STAYS})",
+        f"{p}coarse = tl.floor({p}log2 * 512 + 0.5) / 512",
+        f"{p}Gc, {p}Gf = tl.cumsum({p}coarse, 0), tl.cumsum({p}log2 - {p}coarse, 0)",
+        f"{p}Hc, {p}Hf = {p}Gc - {p}coarse, {p}Gf - ({p}log2 - {p}coarse)",
+        f"{p}Lc, {p}Lf = tl.sum({p}coarse, 0), tl.sum(tl.where(o_c[:, None] == BC - 1, {p}Gf, 0.0), 0)",
+    ]
+    if signed:
+        lines += [
+            f"{p}turns = tl.where({p}sign < 0.0, 1.0, 0.0)",
+            f"{p}turned_before = _tl_parity(tl.cumsum({p}turns, 0) - {p}turns)",
+            f"{p}turned = _tl_parity(tl.cumsum({p}turns, 0))",
+            f"{p}turned_through = _tl_parity(tl.sum({p}turns, 0))",
+        ]
+    return tuple(lines)

@@ -70,6 +70,7 @@ def phase_context(form: CoupledForm, operands: CoupledOperands, chunk: ChunkForm
         gammas=any(isinstance(n, Kept) and n.kind == "scalar" for n in found),
         crossing=any(isinstance(n, Crossing) for n in found),
         vector=False,
+        halvings=False,
         signed=bool(operands.signs),
         bounded=bounded,
     )
@@ -88,6 +89,7 @@ def by_value_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm, p
         gammas=form.decay.kind == "scalar",
         crossing=form.decay.kind == "scalar",
         vector="vector" in (form.decay.kind, form.value_decay.kind),
+        halvings=False,
         signed=bool(operands.signs),
         bounded=bounded,
     )
