@@ -49,9 +49,7 @@ def _scale_text(form: NormalForm, kernels: ChunkKernels) -> ScaleText:
 
 @dataclass(frozen=True)
 class DeviceText:
-    """Which functions the kernels call, and whether decays may have either sign, differ by channel (`halvings`: by which chunks
-    are halved), or forget always.
-    """
+    """Which functions the kernels call, and of the decays whether they differ by channel, may be negative, and forget always."""
 
     split_right: bool
     split_left: bool

@@ -52,9 +52,7 @@ class ModuleContext:
     operand_list: str
 
 
-def build_module_context(
-    form: Form, header: tuple[str, ...], digest: str, operand_list: str, tokens: int = MOST_TOKENS
-) -> ModuleContext:
+def build_module_context(form: Form, header: tuple[str, ...], digest: str, operand_list: str, tokens: int = MOST_TOKENS) -> ModuleContext:
     """Everything that depends on names alone; `tokens`: of a chunk at most."""
     r = form.recurrence
     chunked, scanned = isinstance(form, NormalForm | CoupledForm), isinstance(form, TokenForm) and form.kind == "scan"

@@ -209,7 +209,6 @@ class ChannelPrinter(PhasePrinter):
         return self.summed_up("K", lambda: Tile(f"tl.sum({product()}, 1)", "K"))
 
 
-
 def channel_sums(prefix: str, signed: bool) -> tuple[str, ...]:
     """Log decays by channel summed over the chunk as two numbers, as `sums_lines` does for one decay."""
     p = f"b_{prefix}"

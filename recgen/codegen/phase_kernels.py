@@ -114,8 +114,9 @@ def by_value_kernels(operands: OperandSet, chunk: ChunkForm, *, bounded: bool) -
     before, block, after = gradient_lines(last, tuple(name for name, _ in rows if name not in solved))
     first = ChannelPrinter(form, memory, {}, stores=True)
     stored_matrices(first, memory)
-    bodies = (tuple(p.lines["body"]) for p in (first, scan, reverse))
-    return PhaseKernels(*bodies, before, block, after, len(memory.matrices), len(memory.columns), rows, aliases)
+    scans = tuple(scan.lines["body"]), tuple(reverse.lines["body"])
+    prepare = tuple(first.lines["body"])
+    return PhaseKernels(prepare, *scans, before, block, after, len(memory.matrices), len(memory.columns), rows, aliases)
 
 
 def _step_state(p: PhasePrinter, phase: tuple[Step, ...], name: str, inline: dict[str, Node]) -> None:

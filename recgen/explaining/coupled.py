@@ -11,7 +11,7 @@ from recgen.derive.coupled_operands import CoupledOperands
 from recgen.explaining.analysis import definitions, equal, numbered, pair
 from recgen.explaining.cost import backward_flops, forward_flops, recomputed
 from recgen.explaining.document import Block, Equations, Items, Paragraph, Stage, Table
-from recgen.explaining.plan import CHUNKS, COST_CHUNK, COST_SIZE, chunk_sizes, costs_data, forms
+from recgen.explaining.plan import CHUNKS, COST_CHUNK, COST_SIZE, PHASED, chunk_sizes, costs_data, forms, refusals, tile_table
 from recgen.explaining.styles import LATEX, TEXT, Formula, Style, formula
 from recgen.explaining.terms import TermPrinter
 from recgen.lang.terms import Constant, Term
@@ -159,7 +159,7 @@ def explain_coupled_plan(form: CoupledForm, chunk: ChunkForm, plan: CoupledPlan,
     r = plan.recurrent
     facts = (
         f"{chunk_sizes()}{f'; {plan.tokens} at most, since an inverse of more loses digits' * (plan.tokens < MOST_TOKENS)}",
-        "the chunk form has no kernels: it runs in PyTorch on every device, in float32 (float64 for float64 inputs)",
+        PHASED,
         f"saved for the backward: {saved}",
         f"computed again in the backward: {', '.join(again)}",
         f"recurrent kernels: about {r.forward} entries of the states a program forward, {r.backward} backward, {r.step} in a step",
@@ -168,8 +168,9 @@ def explain_coupled_plan(form: CoupledForm, chunk: ChunkForm, plan: CoupledPlan,
     rows = tuple((name, p.text(form.key_axis, form.value_axis), f"{p.at(COST_CHUNK, COST_SIZE, COST_SIZE):,.0f}") for name, p in costs)
     sizes = f"{form.key_axis} = {form.value_axis} = {COST_SIZE}, C = {COST_CHUNK}"
     blocks = (
-        Table(("form", "on a GPU", "elsewhere"), offered),
-        Items(facts),
+        Table(("form", "float32, bfloat16, float16 on a GPU", "elsewhere, and float64"), offered),
+        Items((*facts, *refusals(plan.faults))),
+        tile_table(plan.chunk),
         Paragraph(f"Per token and value head, FLOPs of products and solves; the last column for {sizes}:"),
         Table(("cost", "formula", "value"), rows),
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from recgen.analysis.normal_form import NormalForm
 from recgen.codegen.emit import GeneratedModule
+from recgen.compilers import CompilerFault
 from recgen.derive.chunk_ir import ChunkForm
 from recgen.explaining.chunk import operand_letter
 from recgen.explaining.cost import Polynomial, backward_flops, forward_flops, monomial, recomputed, total
@@ -20,6 +21,12 @@ CHUNKS = (16, 32, 64)
 COST_CHUNK, COST_SIZE = 64, 128
 """The sizes that costs are given for."""
 _BF16, _FLOAT = 2, 4
+PHASED = (
+    "chunkwise kernels: printed from the steps of the chunk form; PyTorch computes the operands that they take and the outputs from what "
+    "they read, in float32; sequences are taken whole; float32 products in three parts, tf32 or bfloat16; of their tiles the first row "
+    "that fits is used"
+)
+"""What is to be said of kernels that are printed from steps."""
 
 
 def explain_plan(form: NormalForm, chunk: ChunkForm, plan: KernelPlan, module: GeneratedModule) -> Stage:
@@ -76,21 +83,29 @@ def _kernels(plan: KernelPlan) -> tuple[Block, ...]:
     r = plan.recurrent
     entries = f"about {r.forward} entries of the state a program forward, {r.backward} backward, {r.step} in a step"
     items = [f"recurrent kernels: {entries}; loads {r.stages} tokens ahead"]
-    if not plan.kernels:
-        items.append("chunkwise kernels: none for systems that differ by value channel; PyTorch runs the chunks on every device")
-        return (Items(tuple(items)),)
+    if plan.phased:
+        return Items((*items, PHASED, *refusals(plan.faults))), tile_table(plan.chunk)
     items.append("chunkwise kernels: float32 products in three parts, tf32 or bfloat16; of their tiles the first row that fits is used")
     cut = plan.segments
     items.append(
         f"a sequence is cut into segments, scanned at once, where that makes {cut.least} or more of {cut.chunks} or more chunks and "
         f"at most {cut.fill} programs for each multiprocessor"
     )
-    items += [
+    return Items((*items, *refusals(plan.faults))), tile_table(plan.chunk)
+
+
+def refusals(faults: tuple[CompilerFault, ...]) -> tuple[str, ...]:
+    """The compilers that are refused, and why."""
+    return tuple(
         f"refused on {f.generation}{' with inputs in half precision' if f.half else ''}: {f.kernels} by ptxas before "
         f"{'.'.join(map(str, f.before))}, which {f.effect}"
-        for f in plan.faults
-    ]
-    return Items(tuple(items)), Table(_TILE_COLUMNS, tuple(_tile_row(t) for t in plan.chunk))
+        for f in faults
+    )
+
+
+def tile_table(rows: tuple[ChunkTiles, ...]) -> Table:
+    """The tiles of the chunkwise kernels."""
+    return Table(_TILE_COLUMNS, tuple(_tile_row(t) for t in rows))
 
 
 _TILE_COLUMNS = (

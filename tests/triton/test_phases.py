@@ -10,20 +10,29 @@ from tests.triton.harness import Case, Inputs, check, forward, gradients, module
 
 SIZES = {"K": 7, "V": 5}
 COUPLED = ("momentum_delta", "titans", "two_memories", "three_memories")
+BY_VALUE = ("gated_delta_beta_v", "value_forget", "value_forget_after", "value_strengths", "value_turns")
+QUICK = (*COUPLED, "gated_delta_beta_v", "value_strengths", "value_forget_after")
+"""Those without many links by channel, which the interpreter walks slowly."""
 MOMENTUM = Case("momentum_delta", SIZES, tokens=21, chunk=16)
 MEMORIES = MOMENTUM.but(spec="three_memories")
+FORGET = MOMENTUM.but(spec="value_forget", heads=1)
 Arguments = dict[str, torch.Tensor | None]
 
 
-@pytest.mark.parametrize("spec", COUPLED)
-@pytest.mark.parametrize("tokens", [1, 2, 17, 67])
+@pytest.mark.parametrize("spec", [*COUPLED, *BY_VALUE])
+@pytest.mark.parametrize("tokens", [1, 2, 17])
 def test_lengths(spec: str, tokens: int) -> None:
-    check(MOMENTUM.but(spec=spec, tokens=tokens))
+    check(MOMENTUM.but(spec=spec, tokens=tokens, heads=2 if spec in COUPLED else 1))
 
 
-@pytest.mark.parametrize("spec", COUPLED)
+@pytest.mark.parametrize("spec", QUICK)
+def test_several_chunks(spec: str) -> None:
+    check(MOMENTUM.but(spec=spec, tokens=67, heads=1))
+
+
+@pytest.mark.parametrize("spec", [*COUPLED, *BY_VALUE])
 def test_packed_sequences(spec: str) -> None:
-    check(MOMENTUM.but(spec=spec, tokens=40, bounds=(0, 0, 17, 17, 18, 40, 40)))
+    check(MOMENTUM.but(spec=spec, tokens=21, heads=1, bounds=(0, 0, 17, 17, 18, 21, 21)))
 
 
 CASES = {
@@ -42,6 +51,13 @@ CASES = {
     "several rows": MEMORIES.but(batch=3, tokens=18),
     "other options": MOMENTUM.but(options={"use_l2norm": False, "scale": 0.7}),
     "a matrix declared by values": Case("titans", {"K": 20, "V": 5}, tokens=18, batch=2, chunk=16),
+    "a strength by channel, several value blocks": Case("gated_delta_beta_v", {"K": 20, "V": 40}, tokens=18, heads=1, chunk=16),
+    "values that forget, several value blocks": Case("value_turns", {"K": 5, "V": 40}, tokens=18, heads=1, chunk=16),
+    "values that forget, groups of two": FORGET.but(heads=2, tokens=5),
+    "values that forget, no initial state": FORGET.but(tokens=18, initial=False),
+    "values read across, whole": Case("value_strengths", {"K": 20, "V": 40}, tokens=18, heads=1, chunk=16),
+    "values by channel, several rows": Case("value_forget_after", {"K": 20, "V": 5}, tokens=18, batch=2, chunk=16),
+    "values by channel, float16": Case("gated_delta_beta_v", SIZES, tokens=21, dtype=torch.float16, chunk=16),
     "bfloat16": MOMENTUM.but(dtype=torch.bfloat16),
     "float16": MEMORIES.but(dtype=torch.float16),
 }
@@ -72,7 +88,14 @@ def test_a_reset_costs_no_precision(gate: float) -> None:
     check(MOMENTUM.but(tokens=40, heads=1, change=resetting(("g", "m"), gate)))
 
 
+@pytest.mark.parametrize("gate", [-math.inf, -1e8, -30.0])
+def test_a_reset_of_keys_and_values_costs_no_precision(gate: float) -> None:
+    check(FORGET.but(tokens=18, change=resetting(("g", "h"), gate)))
+    check(FORGET.but(spec="value_forget_after", tokens=18, change=resetting(("a", "h"), gate)))
+
+
 def test_a_multiplier_of_zero_resets() -> None:
+    check(FORGET.but(spec="value_turns", tokens=18, change=resetting(("f", "turn"), 0.0)))
     check(MEMORIES.but(tokens=40, heads=1, change=resetting(("c",), 0.0)))
     check(Case("titans", SIZES, tokens=40, heads=1, chunk=16, change=resetting(("eta",), 0.0)))
 
@@ -88,7 +111,7 @@ def test_the_first_gates_gradients_without_a_state_are_zero() -> None:
         assert (gradient[:, 1] != 0).any()
 
 
-@pytest.mark.parametrize("spec", COUPLED)
+@pytest.mark.parametrize("spec", QUICK)
 def test_later_tokens_leave_earlier_ones_alone_and_runs_are_equal(spec: str) -> None:
     """To the bit: outputs, and the gradients of a loss on the first tokens."""
     inputs, other = (Inputs(MOMENTUM.but(spec=spec, tokens=40, heads=1)) for _ in range(2))
