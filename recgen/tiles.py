@@ -159,8 +159,8 @@ COUPLED_TILES: Final = (
 
 def by_value_rows(whole: bool) -> tuple[ChunkTiles, ...]:
     """The rows of systems that differ by value channel, which are solved token by token: few tokens; `whole`: as in `rows_for`."""
-    rows = [_phase_row("gfx942", _KIB_64, half, 128, 16) for half in (True, False)]
+    places = [("gfx942", _KIB_64, True, 128), ("gfx942", _KIB_64, False, 64 if whole else 128)]
     if not whole:
-        return (*rows, *(_phase_row("", _KIB_64, half, 128, 16) for half in (True, False)))
-    rows += [_phase_row("", _KIB_99, True, 128, 16), _phase_row("", _KIB_64, False, 64, 16), _phase_row("", _KIB_227, False, 128, 16)]
-    return tuple(replace(row, scan_warps=8) for row in rows)
+        return tuple(_phase_row(*place, 16) for place in (*places, ("", _KIB_64, True, 128), ("", _KIB_64, False, 128)))
+    places += [("", _KIB_64, True, 64), ("", _KIB_163, True, 128), ("", _KIB_64, False, 64), ("", _KIB_163, False, 128)]
+    return tuple(replace(_phase_row(*place, 16), scan_warps=8) for place in places)

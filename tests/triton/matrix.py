@@ -17,6 +17,7 @@ from pathlib import Path
 
 import triton
 
+from recgen.analysis.normal_form import NormalForm
 from recgen.resources import resource
 from tests.triton.compiling import Job, Result, compile_all
 from tests.triton.harness import compiled, with_normal_form
@@ -47,6 +48,12 @@ MORE_SHAPES = (
     ("bfloat16", 512, "plain", ONCE),
 )
 """Of one spec of every class."""
+PHASED = ("gated_delta_beta_v", "momentum_delta", "three_memories")
+"""Specs of the tests whose chunkwise kernels are printed from steps: by value channel, and coupled states."""
+PHASED_SHAPES = (*SHAPES[:2], ("float32", 64, "plain", ONCE), ("float32", 128, "plain", ONCE))
+WHOLE = ("value_forget",)
+"""One whose programs hold the whole value axis."""
+WHOLE_SHAPES = (("bfloat16", 64, "plain", EVERYWHERE), ("bfloat16", 128, "plain", EITHER), ("float32", 64, "packed", ONCE))
 
 Record = dict[str, dict[str, Result | str]]
 """digest -> {"is": what was compiled, "TARGET TRITON": result}."""
@@ -74,6 +81,7 @@ def specs() -> tuple[str, ...]:
 def class_of(spec: str) -> tuple[str, tuple[str, ...]]:
     """The class of a spec's operands: how it decays, and for every write whether and of what state it corrects."""
     form = compiled(spec)[0]
+    assert isinstance(form, NormalForm)
     return form.decay.kind, tuple(("decayed" if s.decayed else "old") if s.correct else "" for s in form.streams)
 
 
@@ -84,14 +92,15 @@ def representatives() -> tuple[str, ...]:
 
 def points(version: str) -> list[Point]:
     """What is compiled with a Triton: with the oldest the whole matrix, with the newest one spec of each class for every target."""
-    sets = ((SHAPES, specs()), (MORE_SHAPES, representatives()))
+    sets = ((SHAPES, specs()), (MORE_SHAPES, representatives()), (PHASED_SHAPES, PHASED), (WHOLE_SHAPES, WHOLE))
     shipped = [Point(spec, *shape, target) for shapes, some in sets for *shape, targets in shapes for spec in some for target in targets]
     return shipped if version == TRITONS[0] else [p for p in shipped if representative(p)]
 
 
 def representative(point: Point) -> bool:
     """Whether a point stands for its class."""
-    return (point.dtype, point.keys, point.variant) == ("bfloat16", 128, "plain") and point.spec in representatives()
+    usual = (point.dtype, point.keys, point.variant) == ("bfloat16", 128, "plain")
+    return usual and point.spec in (*representatives(), *PHASED, *WHOLE)
 
 
 def verified(point: Point) -> bool:
@@ -130,8 +139,9 @@ def save(record: Record, file: Path) -> None:
 
 def never_launched() -> list[str]:
     """Kernels that no point reaches."""
+    every = (*specs(), *PHASED, *WHOLE)
     reached = {(point.spec, launch.name.strip("_")) for point in points(TRITONS[0]) for launch in launches(point)}
-    defined = {(spec, name) for spec in specs() for name in re.findall(r"@_triton_kernel\(.*\)\ndef _(\w+)\(", compiled(spec)[1])}
+    defined = {(spec, name) for spec in every for name in re.findall(r"@_triton_kernel\(.*\)\ndef _(\w+)\(", compiled(spec)[1])}
     return [" ".join(pair) for pair in sorted(defined - reached)]
 
 
