@@ -6,6 +6,7 @@ TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas pytest tests/gpu
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,6 +21,11 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 CHUNK = ("chunk_", 64)
 SIZES = {"K": 64, "V": 64, "P": 64, "N": 64}
 CASES = [case_of(name) for name in ("gated_delta_rule", "kda", "gla", "mamba2")]
+OF_TESTS = Path(__file__).parents[1] / "specs"
+PHASED = [
+    case_of(name) for name in ("momentum_delta", "two_memories", "value_forget", "value_forget_after", "value_strengths", "value_turns")
+]
+PHASED += [Case(OF_TESTS / f"{name}.rec", ()) for name in ("coupled/three_memories", "strangers/titans", "strangers/gated_delta_beta_v")]
 each_case = pytest.mark.parametrize("case", CASES, ids=str)
 HALF = torch.bfloat16
 
@@ -63,6 +69,25 @@ def test_reads_across_the_state(name: str, sizes: tuple[int, int], dtype: torch.
     found = evaluate(case, CHUNK, sample, incoming)
     assert_equal(evaluate(case, CHUNK, sample, incoming), found)
     assert_close(case, found, wide(case, sample, incoming), dtype)
+
+
+@pytest.mark.parametrize("dtype", [HALF, torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("sizes", [(128, 128), (64, 64), (7, 5)], ids=str)
+@pytest.mark.parametrize("case", PHASED, ids=str)
+def test_kernels_printed_from_steps(case: Case, sizes: tuple[int, int], dtype: torch.dtype) -> None:
+    """Coupled states, and systems that differ by value channel."""
+    sample = sample_of(case, 200, dtype, sizes=dict(zip("KV", sizes, strict=True)))
+    incoming = incoming_of(case, sample)
+    found = evaluate(case, CHUNK, sample, incoming)
+    assert_equal(evaluate(case, CHUNK, sample, incoming), found)
+    assert_close(case, found, wide(case, sample, incoming), dtype)
+
+
+@pytest.mark.parametrize("case", PHASED, ids=str)
+def test_packed_sequences_in_kernels_printed_from_steps(case: Case) -> None:
+    sample = sample_of(case, 100, torch.float32, batch=1, bounds=(0, 0, 33, 34, 100, 100))
+    incoming = incoming_of(case, sample)
+    assert_close(case, evaluate(case, CHUNK, sample, incoming), wide(case, sample, incoming), torch.float32)
 
 
 @pytest.mark.parametrize("case", CASES[:2], ids=str)

@@ -22,6 +22,7 @@ SPILLED = {
 """Bytes that a thread spills at most, where more than 1024 are known: float64, tiles of float32, and the gradients of a chunk."""
 SPILLED_AT = {
     "recurrent_backward_kernel float64 128": 6144,  # several corrections a token
+    "chunk_reverse_kernel float32 128": 6144,  # three states
     "chunk_prepare_kernel float32 128": 6144,  # several streams beside a correction
     "chunk_prepare_kernel float32 256": 8704,
     "chunk_prepare_kernel bfloat16 256": 6144,
