@@ -19,6 +19,7 @@ from recgen.analysis.normal_form import NormalForm
 from recgen.lang.recurrence import ArgumentInfo, Recurrence, StateInfo
 from recgen.lang.terms import Apply, AxisSize, Constant, Term
 from recgen.pipeline import AnyCompiled, Compiled, CoupledCompiled, compile_text
+from recgen.plan import KernelPlan
 from recgen.resources import resource
 from tests.triton.reference import Loop
 
@@ -45,9 +46,14 @@ def with_products(*folders: Path) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if isinstance(result(name), Compiled | CoupledCompiled)))
 
 
+def printed_from_steps(*folders: Path) -> tuple[str, ...]:
+    """Those of them whose chunkwise kernels are printed from the steps of their chunk form."""
+    return tuple(name for name in with_products(*folders) if not isinstance(plan := result(name).plan, KernelPlan) or plan.phased)
+
+
 def with_chunk_kernels(*folders: Path) -> tuple[str, ...]:
-    """Those of them whose chunks run in kernels."""
-    return tuple(name for name in with_products(*folders) if "def _triton_chunk_forward(" in compiled(name)[1])
+    """The others of them."""
+    return tuple(name for name in with_products(*folders) if name not in printed_from_steps(*folders))
 
 
 @cache

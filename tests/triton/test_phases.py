@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
-from tests.triton.harness import Case, Inputs, check, forward, gradients, module
+from recgen.resources import resource
+from tests.triton.harness import Case, Inputs, check, forward, gradients, module, printed_from_steps
 
 SIZES = {"K": 7, "V": 5}
 COUPLED = ("momentum_delta", "titans", "two_memories", "three_memories")
@@ -17,6 +19,12 @@ MOMENTUM = Case("momentum_delta", SIZES, tokens=21, chunk=16)
 MEMORIES = MOMENTUM.but(spec="three_memories")
 FORGET = MOMENTUM.but(spec="value_forget", heads=1)
 Arguments = dict[str, torch.Tensor | None]
+
+
+def test_these_are_all() -> None:
+    specs = Path(__file__).parents[1] / "specs"
+    found = printed_from_steps(resource("specs"), specs, specs / "coupled")
+    assert set(found) == {*COUPLED, *BY_VALUE} - {path.stem for path in (specs / "strangers").glob("*.rec")}
 
 
 @pytest.mark.parametrize("spec", [*COUPLED, *BY_VALUE])
