@@ -22,6 +22,10 @@ LIMITS = {
     "gated_delta_rule": (3.4e-3, 4.0e-3),
     "gla": (1.75e-3, 2.5e-3),
     "kda": (3.7e-3, 4.6e-3),
+    "momentum_delta": (4.2e-3, 5.0e-3),
+    "three_memories": (3.3e-3, 5.8e-3),
+    "gated_delta_beta_v": (4.0e-3, 6.2e-3),
+    "value_turns": (2.2e-3, 4.3e-3),
 }
 """Of the relative RMS error of outputs and states, and of gradients."""
 
