@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -157,6 +158,28 @@ def test_sizes_that_no_tiles_fit_are_refused() -> None:
     case = MOMENTUM.but(sizes={"K": 600, "V": 5}, tokens=2, heads=1)
     with pytest.raises(ValueError, match=r"momentum_delta: the chunkwise kernels take K up to \d+ for torch.float32"):
         forward(Inputs(case))
+
+
+@pytest.mark.parametrize("spec", ["momentum_delta", "value_strengths"])
+@pytest.mark.parametrize("initial", [True, False])
+def test_a_forward_that_is_differentiated_compiles_the_backward_with_it(spec: str, initial: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kernel gets as many arguments of the same types as when it is launched."""
+    built: list[tuple[object, list[object]]] = []
+    launched: list[tuple[object, list[object]]] = []
+    functions, inputs = module(spec), Inputs(MOMENTUM.but(spec=spec, tokens=5, initial=initial))
+
+    def noted(found: list[tuple[object, list[object]]], launches: tuple[Any, ...]) -> None:
+        found.extend((x.kernel, [y.dtype if isinstance(y, torch.Tensor) else y for y in x.arguments]) for x in launches)
+
+    launch = functions._launch
+    monkeypatch.setattr(functions, "_build_first", lambda _, launches, like: noted(built, launches()) if not built else None)
+    monkeypatch.setattr(functions, "_launch", lambda launches, like: (noted(launched, launches), launch(launches, like)))
+    *results, saved = forward(inputs)
+    count = len(results) - len(inputs.recurrence.states)
+    gradients(inputs, saved, [torch.ones_like(x) if initial or i < count else None for i, x in enumerate(results)])
+    kernels = {kernel for kernel, _ in launched}
+    assert kernels == {kernel for kernel, _ in built}
+    assert all(arguments in [x for k, x in launched if k is kernel] for kernel, arguments in built)
 
 
 def test_the_operator_runs_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
