@@ -83,7 +83,7 @@ def by_value_context(form: NormalForm, operands: OperandSet, chunk: ChunkForm, p
     """The context of a form that differs by value channel."""
     bounded = form.decay.bounded and form.value_decay.bounded
     device = DeviceText(
-        split_right=False,
+        split_right=bool(operands.across),
         split_left=False,
         inverse=False,
         gammas=form.decay.kind == "scalar",

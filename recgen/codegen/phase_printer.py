@@ -14,6 +14,7 @@ from recgen.codegen.phase_steps import PhaseSteps
 from recgen.codegen.phase_values import Blocks, Tile, Value, dot, scaled, times, total, turned
 from recgen.derive.chunk_ir import Step
 from recgen.derive.chunk_nodes import Hadamard, Inverse, MatMul, Node, RowSum, Scaled, ScaledColumns, Sum, Sym, Symmetric
+from recgen.derive.forward import S
 
 
 @dataclass
@@ -134,7 +135,7 @@ class PhasePrinter:
 
     def assign(self, target: str, tile: Tile, comment: str = "") -> Tile:
         """Assigns a sum: its products of tiles one after the other, after all else, which may mention the target itself."""
-        products = [term for term in tile.terms if term.startswith("_tl_dot(")]
+        products = [term for term in tile.terms if term.startswith("_tl_dot")]
         rest = " + ".join(term for term in tile.terms if term not in products) or (tile.text if not products else "")
         parts = [rest] * bool(rest) + products
         self.emit(*([f"# {comment}"] * bool(comment)), *(f"{target} {'+' * bool(i)}= {part}" for i, part in enumerate(parts)))
@@ -211,7 +212,8 @@ class PhasePrinter:
     def _product(self, node: MatMul) -> Value:
         left, right = self.value(node.left), self.value(node.right)
         if isinstance(left, Tile) and isinstance(right, Tile):
-            return dot(left, right, node.turn_left, node.turn_right)
+            across = not self.blocks and node.turn_right and node.right == S  # sums over the values of all writes: in two parts
+            return dot(left, right, node.turn_left, node.turn_right, split=across)
         assert isinstance(left, Blocks)
         if isinstance(right, Tile):
             return Blocks(tuple(t and dot(t, right, node.turn_left, node.turn_right) for t in left.tiles))

@@ -89,12 +89,15 @@ class Outer:
 Value = Tile | Blocks | Numbers | Rows | Outer | Links
 
 
-def dot(left: Tile, right: Tile, turn_left: bool = False, turn_right: bool = False) -> Tile:
-    """left @ right, either transposed first; products of links, and with an inverse, are of float32 numbers."""
+def dot(left: Tile, right: Tile, turn_left: bool = False, turn_right: bool = False, split: bool = False) -> Tile:
+    """left @ right, either transposed first; products of links, and with an inverse, are of float32 numbers.
+
+    `split`: what the right one loses to half precision is multiplied too.
+    """
     texts = [f"tl.trans({x.text})" if turned else x.text for x, turned in ((left, turn_left), (right, turn_right))]
     wide = left.wide or right.wide or left.shape == right.shape == "CC"
     shape = left.shape[:: -1 if turn_left else 1][0] + right.shape[:: -1 if turn_right else 1][1]
-    return Tile(f"_tl_dot({', '.join(texts)}, {'tl.float32' if wide else 'DT'}, WIDE)", shape)
+    return Tile(f"_tl_dot{'_split_right' * split}({', '.join(texts)}, {'tl.float32' if wide else 'DT'}, WIDE)", shape)
 
 
 def times(left: Tile, right: Tile) -> Tile:
