@@ -31,7 +31,7 @@ OPERATORS = {
     "kda": ("q", "k", "v", "gk", "beta"),
 }
 
-SELECTIVE = {"selective": (8, 2048, 4096, 16)}
+SELECTIVE = {"selective": (8, 2048, 4096, 16), "channels": (1, 32768, 1024, 16)}
 """B, T, channels, N."""
 SCANS = ("mamba1", "mamba1_zoh")
 
