@@ -9,6 +9,7 @@ from recgen.codegen.expressions import RESERVED, local
 from recgen.codegen.scan_adjoint import ScanAdjoint, ScanBackward
 from recgen.codegen.scan_memory import ScanMemory
 from recgen.codegen.scan_phases import flat
+from recgen.codegen.token_host import gradient_texts
 from recgen.codegen.triton_context import GradientText
 from recgen.codegen.triton_printer import INDENT, functions
 from recgen.derive.program import Value, mentioned
@@ -113,7 +114,7 @@ class _Builder:
             advance_totals=totals,
             store_summary=self.memory.store_summary("b_{0}"),
             backward=backward,
-            gradients=self._gradient_texts(),
+            gradients=gradient_texts(m.arguments, m.alone, "_N * _segments", "torch.float32"),
             entries=m.all_entries("_size"),
             padded=m.all_entries("_block"),
             padded_entries=m.all_entries("block"),
@@ -174,25 +175,6 @@ class _Builder:
         return tuple(lines)
 
     # ------------------------------------------------------------------ host
-
-    def _gradient_texts(self) -> tuple[GradientText, ...]:
-        """Allocation and reduction of every argument's gradient."""
-        found = []
-        for a in self.memory.arguments:
-            name, alone = a.info.name, self.memory.alone(a)
-            entries = "".join(f", _size_{axis}" for axis in a.info.axes)
-            blocks = "1" if alone else "_NV"
-            if a.per_token:
-                shape = f"({blocks}, _B, _T, _HV{entries})"
-                narrow = f"{name}.dtype" if alone else f"{name}.dtype if _NV == 1 else torch.float32"
-                dtype = "torch.float32" if a.info.grouped else narrow
-                reduced = f"_triton_sum_parts(_d_{name}, {name}, {'_H' if a.info.grouped else '_HV'})"
-            else:
-                shape, dtype = f"(_N * _segments * {blocks}, _HV{entries})", "torch.float32"
-                reduced = f"_d_{name}.sum(0).to({name}.dtype)"
-            missing = f" if {name} is not None else None" if a.optional else ""
-            found.append(GradientText(name, f"torch.empty({shape}, dtype={dtype}, device={name}.device){missing}", reduced + missing))
-        return tuple(found)
 
     def _tiles(self) -> ScanBlocks:
         split, axes = self.memory.split, self.form.axes

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from recgen.codegen.token_memory import TokenMemory
-from recgen.codegen.triton_arguments import dtype_source, size_lines, wide_source
+from recgen.codegen.triton_arguments import KernelArgument, dtype_source, size_lines, wide_source
 from recgen.codegen.triton_context import GradientText, OutputText, host_arguments, pointer_text
 from recgen.codegen.triton_printer import INDENT
 from recgen.plan import RecurrentTiles
@@ -67,22 +68,7 @@ class HostPrinter:
 
     def gradients(self) -> tuple[GradientText, ...]:
         """Allocation and reduction of every argument's gradient."""
-        found = []
-        for a in self.arguments:
-            name = a.info.name
-            entries = "".join(f", _size_{axis}" for axis in a.info.axes)
-            blocks = "1" if self.memory.alone(a) else "_NV"
-            if a.per_token:
-                shape = f"({blocks}, _B, _T, _HV{entries})"
-                narrow = f"{name}.dtype" if self.memory.alone(a) else f"{name}.dtype if _NV == 1 else _wide"
-                dtype = "_wide" if a.info.grouped else narrow
-                reduced = f"_triton_sum_parts(_d_{name}, {name}, {'_H' if a.info.grouped else '_HV'})"
-            else:
-                shape, dtype = f"(_N * {blocks}, _HV{entries})", "_wide"
-                reduced = f"_d_{name}.sum(0).to({name}.dtype)"
-            missing = f" if {name} is not None else None" if a.optional else ""
-            found.append(GradientText(name, f"torch.empty({shape}, dtype={dtype}, device={name}.device){missing}", reduced + missing))
-        return tuple(found)
+        return gradient_texts(self.arguments, self.memory.alone, "_N", "_wide")
 
     def outputs(self) -> tuple[OutputText, ...]:
         """Allocation of every output."""
@@ -152,3 +138,27 @@ class HostPrinter:
             finals=", ".join(f"_final_{s.name}" for s in self.form.states),
             pool=f"_state_{self.form.states[0].name}",
         )
+
+
+def gradient_texts(
+    arguments: tuple[KernelArgument, ...], alone: Callable[[KernelArgument], bool], programs: str, wide: str
+) -> tuple[GradientText, ...]:
+    """Allocation and reduction of every argument's gradient.
+
+    `alone`: no two blocks have parts of it; `programs`: how many have a param's besides blocks; `wide`: the dtype of partial sums.
+    """
+    found = []
+    for a in arguments:
+        name, blocks = a.info.name, "1" if alone(a) else "_NV"
+        entries = "".join(f", _size_{axis}" for axis in a.info.axes)
+        if a.per_token:
+            shape = f"({blocks}, _B, _T, _HV{entries})"
+            narrow = f"{name}.dtype" if alone(a) else f"{name}.dtype if _NV == 1 else {wide}"
+            dtype = wide if a.info.grouped else narrow
+            reduced = f"_triton_sum_parts(_d_{name}, {name}, {'_H' if a.info.grouped else '_HV'})"
+        else:
+            shape, dtype = f"({programs} * {blocks}, _HV{entries})", wide
+            reduced = f"_d_{name}.sum(0).to({name}.dtype)"
+        missing = f" if {name} is not None else None" if a.optional else ""
+        found.append(GradientText(name, f"torch.empty({shape}, dtype={dtype}, device={name}.device){missing}", reduced + missing))
+    return tuple(found)
