@@ -80,12 +80,14 @@ def tune(
         raise Misuse("--dtype: bfloat16 and float16 share their tiles; name one of them")
     machine = _machine()
     compiled = compile_file(file, format_)
-    from recgen.pipeline import Compiled
+    from recgen.pipeline import Compiled, CoupledCompiled, ScanCompiled
 
+    if isinstance(compiled, CoupledCompiled) or (isinstance(compiled, Compiled) and compiled.plan.phased):
+        raise Misuse(f"{file}: its chunkwise kernels are printed from the steps of its chunk form, and have no tiles to tune")
+    if isinstance(compiled, ScanCompiled):
+        raise Misuse(f"{file}: the tiles of a scan follow from its sizes, and there are none to tune")
     if not isinstance(compiled, Compiled):
         raise Misuse(f"{file}: it has no chunkwise kernels, and only those have tiles to tune")
-    if compiled.plan.phased:
-        raise Misuse(f"{file}: its chunkwise kernels are printed from the steps of its chunk form, and have no tiles to tune")
     _require_sound_compiler(compiled, dtypes)
     from recgen.tuning.inputs import Shape
 

@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 SPEC = Path(__file__).parents[1] / "specs" / "recurrent" / "slstm.rec"
 COUPLED = """\
 language 1
@@ -37,11 +39,19 @@ def test_there_is_nothing_to_tune(recgen, monkeypatch):
     assert "has no chunkwise kernels, and only those have tiles to tune" in result.stderr
 
 
-def test_chunks_without_kernels_have_no_tiles_to_tune(recgen, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("value_strengths", "its chunkwise kernels are printed from the steps of its chunk form, and have no tiles to tune"),
+        ("momentum_delta", "its chunkwise kernels are printed from the steps of its chunk form, and have no tiles to tune"),
+        ("gated_rnn", "the tiles of a scan follow from its sizes, and there are none to tune"),
+    ],
+)
+def test_what_has_no_tiles_to_tune(recgen, monkeypatch, name, why):
     monkeypatch.setattr(sys.modules["recgen.cli.tune"], "_machine", object)
-    result = recgen("tune", SPEC.parents[1] / "value_strengths.rec")
+    result = recgen("tune", SPEC.parents[1] / f"{name}.rec")
     assert result.exit_code == 2
-    assert "PyTorch runs its chunks on every device, and only chunkwise kernels have tiles to tune" in result.stderr
+    assert why in result.stderr
 
 
 def test_a_refusal_names_the_plan(recgen, folder):
