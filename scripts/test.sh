@@ -22,7 +22,7 @@ gate "generated modules are up to date" recgen build --check
 gate "wheel" bash scripts/wheel.sh
 # Triton decides once per process whether it interprets, so those tests have a process of their own.
 gate "pytest, Triton kernels interpreted" env TRITON_INTERPRET=1 pytest -n 2 tests/triton
-# By the newest one without the longest: it compiles their kernels below.
+# By the newest one without the longest, whose kernels it compiles all the same.
 long=(--ignore=tests/triton/test_matrix.py --ignore=tests/triton/test_phases.py --ignore=tests/triton/test_scan.py)
 gate "pytest, interpreted by the newest Triton" env "$newest" TRITON_INTERPRET=1 pytest -n 2 tests/triton "${long[@]}"
 gate "Triton kernels compile for GPUs" python -m tests.triton.matrix --verify
