@@ -74,11 +74,13 @@ class TokenPlan:
 class ScanTiles:
     """The tiles of a scan's kernels: entries (tokens times those of the widest state) in each.
 
-    `forward_lanes`, `backward_lanes`: lanes of a warp along the axis that programs share, at most; `warp`: entries of one token that make a
-    warp; `tokens`: of a tile at most; `stages`: tiles that are loaded ahead. Measured on an H200 with Mamba-1, 16 numbers a channel.
+    `block`: of the axis that programs share, at most; `forward_lanes`, `backward_lanes`: lanes of a warp along it, at most; `warp`: entries
+    of one token that make a warp; `tokens`: of a tile at most; `stages`: one more than the tiles that are loaded ahead. Measured on an
+    H200 with Mamba-1, 16 numbers a channel.
     """
 
     forward: int = 2048
+    block: int = 32
     forward_lanes: int = 32
     backward: int = 1024
     backward_lanes: int = 8

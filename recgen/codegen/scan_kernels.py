@@ -33,8 +33,8 @@ class ScanBlocks:
 class ScanKernels:
     """Lines and names for the template; nothing is computed there.
 
-    `segmented`: sequences may be cut into segments, since no state waits for another. `summary`: lines that start, advance and store
-    what a segment leaves of the state before it (`total`); `earlier`, `later`: a segment's near border from the summaries of others.
+    `segmented`: sequences may be cut into segments, since no state waits for another. `totals`, `advance_totals`,
+    `store_summary`: what a segment leaves of the state before it, and what it adds; `earlier`: its near border from those before it.
     """
 
     functions: tuple[str, ...]
